@@ -201,6 +201,12 @@ feedback: ## measure: Measure whether the feedback of a strike helps a local mod
 	$(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/feedback/feedback.py --belay $(TARGET)/debug/belay $(ARGS)
 
+# Its figures depend on the model, so it is no test.
+.PHONY: tool-choice
+tool-choice: ## measure: Ask the model at REAL_LLM_URL for the tool of 70 requests (make local-model starts one; AGAINST=BINARY or the recorded result beside it, JSON=1, SAVE=1)
+	$(CARGO) build $(DEV) --bin belay
+	@$(PYTHON) tests/toolchoice/main.py --belay $(TARGET)/debug/belay $(if $(AGAINST),--against $(AGAINST)) $(if $(JSON),--json) $(if $(SAVE),--save) $(ARGS)
+
 # The packages take 2 GB and some minutes to install, so it is no test.
 .PHONY: clients
 clients: ## develop: Run the newest clients of the OpenAI-compatible API against a daemon, and print what works (JSON=1, ARGS="--markdown aider gradio"; installs 2 GB into build/)
@@ -242,6 +248,11 @@ console: build/console/node_modules ## develop: Copy the libraries of the consol
 console-test: build/console/node_modules ## develop: Open the console of a real daemon in Chromium (ARGS="PART OF A NAME"; Node and chromium)
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/run.mjs $(ARGS)
+
+.PHONY: matrix
+matrix: ## develop: Answer people on Matrix with a real homeserver, which is judge (ARGS="PART OF A NAME"; installs Synapse: 242 MB, half a minute)
+	$(CARGO) build $(DEV) --features belay-daemon/crash-points --bin belay-crash-points
+	@$(PYTHON) tests/matrix/main.py --belay $(TARGET)/debug/belay-crash-points $(ARGS)
 
 .PHONY: screenshots
 screenshots: build/console/node_modules ## develop: Write the pictures of the console: docs/images/console-*.png (Node and chromium; pngquant makes them small)

@@ -19,3 +19,5 @@ pub mod services;
 pub mod socket;
 #[path = "support/terminal.rs"]
 pub mod terminal;
+#[path = "support/tmux.rs"]
+pub mod tmux;

@@ -78,7 +78,7 @@ async fn pieces(options: &Options, size: &Size, report: &mut Report) -> Result<(
     for _ in 0..size.repetitions {
         let model = SlowModel::start()?;
         bare.push(quantile_ms(&mut ages(&model, model.address, size).await?, 0.99));
-        let wide = options.with(&["agent.max_concurrent_turns=1000", "gateway.max_streams=1000"]);
+        let wide = options.with(&["agent.max_concurrent_turns=1000"]);
         let daemon = Daemon::start(&wide, model.address)?;
         through.push(quantile_ms(&mut ages(&model, daemon.address, size).await?, 0.99));
     }

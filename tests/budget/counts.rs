@@ -17,10 +17,11 @@ pub(crate) enum Count {
     Allocations,
     AllocatedBytes,
     ModelBytes,
+    FixedBytes,
 }
 
 impl Count {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::WriteStatements,
         Self::ReadStatements,
         Self::WalPages,
@@ -30,6 +31,7 @@ impl Count {
         Self::Allocations,
         Self::AllocatedBytes,
         Self::ModelBytes,
+        Self::FixedBytes,
     ];
 
     /// The name in the table.
@@ -44,6 +46,7 @@ impl Count {
             Self::Allocations => "allocations",
             Self::AllocatedBytes => "allocated-bytes",
             Self::ModelBytes => "model-bytes",
+            Self::FixedBytes => "fixed-bytes",
         }
     }
 
@@ -57,7 +60,7 @@ impl Count {
             Self::FilesOpened => script == Script::Start,
             // Which facts of a long stream join one commit is chance on a busy machine, and each commit writes its events.
             Self::WriteStatements => script == Script::Stream,
-            Self::ModelBytes => false,
+            Self::ModelBytes | Self::FixedBytes => false,
         }
     }
 
@@ -86,13 +89,22 @@ impl Count {
             (Self::FileBytes, _) => 4096.0,
             (Self::Allocations, _) => 20.0,
             (Self::AllocatedBytes, _) => 8192.0,
-            (Self::ModelBytes, _) => 16.0,
+            (Self::ModelBytes | Self::FixedBytes, _) => 16.0,
         }
     }
 }
 
 /// Counts of the table. One that is missing was not counted.
 pub(crate) type Counted = BTreeMap<Count, f64>;
+
+/// The bytes of requests to the model.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// Those of all requests.
+    pub(crate) bytes: u64,
+    /// The fixed ones of the last request: before the conversation.
+    pub(crate) fixed: u64,
+}
 
 /// What one repetition of a script costs.
 #[derive(Clone, Debug, Default)]
@@ -109,14 +121,15 @@ pub(crate) struct Figures {
 impl Figures {
     /// The mean over `times` repetitions between the readings of `span`, without the cost of a reading, which is the
     /// difference of the two in `reading`.
-    pub(crate) fn of(span: [&Reading; 2], reading: [&Reading; 2], model_bytes: u64, times: usize) -> Self {
+    pub(crate) fn of(span: [&Reading; 2], reading: [&Reading; 2], sent: Sent, times: usize) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
         let each = |of: &dyn Fn(&Reading) -> u64| {
             let difference = |[from, to]: [&Reading; 2]| of(to) as f64 - of(from) as f64;
             ((difference(span) - difference(reading)) / times as f64).max(0.0)
         };
         #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-        let (model_bytes, repetitions) = (model_bytes as f64 / times as f64, times as f64);
+        let (model_bytes, fixed_bytes, repetitions) =
+            (sent.bytes as f64 / times as f64, sent.fixed as f64, times as f64);
         let minutes = (minutes(span) - minutes(reading)).max(0.0) / repetitions;
         let mut figures = Self { minutes, ..Self::default() };
         figures.counts.extend([
@@ -125,6 +138,7 @@ impl Figures {
             (Count::Allocations, each(&|it| it.allocations.count)),
             (Count::AllocatedBytes, each(&|it| it.allocations.bytes)),
             (Count::ModelBytes, model_bytes),
+            (Count::FixedBytes, fixed_bytes),
         ]);
         figures.printed.insert("context switches", each(&|it| it.switches));
         let Some(calls) = &span[1].calls else { return figures };
@@ -195,7 +209,7 @@ mod tests {
         // A reading takes 2 s and a statement. Ten repetitions take 30 s, with 3 statements each, and a timer reads every
         // 4 s.
         let (zero, first, last) = (reading(0, 0), reading(2, 1), reading(34, 1 + 30 + 8 + 1));
-        let figures = Figures::of([&first, &last], [&zero, &first], 0, 10);
+        let figures = Figures::of([&first, &last], [&zero, &first], Sent::default(), 10);
         assert!((figures.counts[&Count::ReadStatements] - 3.8).abs() < 1e-9, "{figures:?}");
         let figures = figures.without_timers(&[(Count::ReadStatements, 15.0)].into());
         assert!((figures.counts[&Count::ReadStatements] - 3.05).abs() < 1e-9, "{figures:?}");

@@ -84,9 +84,13 @@ fn line(row: &Compared, update: bool, coloured: bool) -> String {
         (_, None) => " (not counted here)".into(),
         _ => String::new(),
     };
+    let since = match (row.first, row.new) {
+        (Some(first), Some(new)) if first > 0.0 => format!("  {:.2} × the first count", new / first),
+        _ => String::new(),
+    };
     let text = format!("{word:6} {:12} {:17}", row.script, row.count);
     let text = if coloured { format!("\x1b[{colour}m{text}\x1b[0m") } else { text };
-    format!("{text} {:>9} → {:>9}{change}\n", show(row.old), show(row.new))
+    format!("{text} {:>9} → {:>9}{since}{change}\n", show(row.old), show(row.new))
 }
 
 fn number(count: f64) -> String {

@@ -8,7 +8,7 @@ use belay_tests::measure::model::{Model, REPLY};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::counts::Figures;
+use crate::counts::{Figures, Sent};
 use crate::daemon::{Daemon, Reading};
 
 /// The conversation of every script.
@@ -101,7 +101,7 @@ impl Script {
             self.once(&daemon, &model, &mut http).await?;
         }
         let last = daemon.read().await?;
-        Ok(Figures::of([&first, &last], [&zero, &first], bytes(&model) - sent, times))
+        Ok(Figures::of([&first, &last], [&zero, &first], sent_since(sent, &model), times))
     }
 
     /// A start with a store that has a conversation, until the daemon is ready and quiet.
@@ -115,7 +115,7 @@ impl Script {
         let sent = bytes(model);
         let daemon = Daemon::start(data.path(), &[], model.address, traced).await?;
         let last = daemon.read().await?;
-        let sent = bytes(model) - sent;
+        let sent = sent_since(sent, model);
         let after = daemon.read().await?;
         Ok(Figures::of([&Reading::zero(&last), &last], [&last, &after], sent, 1))
     }
@@ -149,6 +149,13 @@ impl Script {
         }
         Ok(())
     }
+}
+
+/// What the daemon has sent since there were so many bytes.
+fn sent_since(before: u64, model: &Model) -> Sent {
+    let bytes = bytes(model) - before;
+    let fixed = if bytes == 0 { 0 } else { model.seen.last_fixed_bytes.load(std::sync::atomic::Ordering::Relaxed) };
+    Sent { bytes, fixed }
 }
 
 fn bytes(model: &Model) -> u64 {

@@ -30,6 +30,9 @@ pub(crate) struct Table(BTreeMap<String, BTreeMap<String, Row>>);
 #[serde(deny_unknown_fields)]
 struct Row {
     count: f64,
+    /// The count that the row began with, if it differs.
+    #[serde(default)]
+    first: Option<f64>,
     /// Why it is as much as that.
     #[serde(default)]
     why: Option<String>,
@@ -72,6 +75,8 @@ impl Verdict {
 pub(crate) struct Compared {
     pub(crate) script: &'static str,
     pub(crate) count: &'static str,
+    /// The count that the row began with.
+    pub(crate) first: Option<f64>,
     pub(crate) old: Option<f64>,
     pub(crate) new: Option<f64>,
     pub(crate) verdict: Verdict,
@@ -118,7 +123,8 @@ impl Table {
                     verdict => verdict,
                 },
             };
-            Compared { script: script.name(), count: count.name(), old, new, verdict }
+            let first = row.map(|row| row.first.unwrap_or(row.count));
+            Compared { script: script.name(), count: count.name(), first, old, new, verdict }
         };
         Count::ALL.into_iter().map(compared).collect()
     }
@@ -144,9 +150,10 @@ impl Table {
             let Some(new) = *new else { continue };
             let rows = self.0.entry((*script).to_owned()).or_default();
             match verdict {
-                Verdict::Missing => drop(rows.insert((*count).to_owned(), Row { count: new, why: None })),
+                Verdict::Missing => drop(rows.insert((*count).to_owned(), Row { count: new, first: None, why: None })),
                 Verdict::Above | Verdict::Lower => {
                     if let Some(row) = rows.get_mut(*count) {
+                        row.first.get_or_insert(row.count);
                         row.count = new;
                         if *verdict == Verdict::Above {
                             row.why = Some(NO_REASON.into());
@@ -165,12 +172,13 @@ impl Table {
             let Some(rows) = self.0.get(script.name()) else { continue };
             text.push_str(&format!("\n[{}]\n", script.name()));
             for count in Count::ALL {
-                let Some(Row { count: number, why }) = rows.get(count.name()) else { continue };
+                let Some(Row { count: number, first, why }) = rows.get(count.name()) else { continue };
+                let first = first.map_or(String::new(), |first| format!(", first = {first}"));
                 let why = match why {
                     Some(why) => format!(", why = {}", toml::Value::String(why.clone())),
                     None => String::new(),
                 };
-                text.push_str(&format!("{} = {{ count = {number}{why} }}\n", count.name()));
+                text.push_str(&format!("{} = {{ count = {number}{first}{why} }}\n", count.name()));
             }
         }
         // What is written must be what is read.
@@ -262,8 +270,9 @@ mod tests {
     fn an_update_writes_what_differs_and_asks_for_the_reason_of_what_has_risen() {
         for (row, new, expected) in [
             ("count = 20, why = \"a title\"", 20.5, "count = 20, why = \"a title\""),
-            ("count = 20, why = \"a title\"", 15.0, "count = 15, why = \"a title\""),
-            ("count = 20, why = \"a title\"", 25.0, "count = 25, why = \"?\""),
+            ("count = 20, why = \"a title\"", 15.0, "count = 15, first = 20, why = \"a title\""),
+            ("count = 20, first = 40", 15.0, "count = 15, first = 40"),
+            ("count = 20, why = \"a title\"", 25.0, "count = 25, first = 20, why = \"?\""),
         ] {
             let mut changed = table(row);
             let compared = changed.compare(Script::Message, &figures(new));

@@ -16,8 +16,7 @@ from proxy import Proxy
 STORE = """
 [store]
 url = "{url}"
-lock_timeout_s = 5
-statement_timeout_s = 10
+statement_timeout_s = 12
 
 [channels.stdin]
 enabled = false

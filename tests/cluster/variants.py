@@ -35,7 +35,7 @@ mode = "followup"
 usd_per_day = 100000
 
 [sessions.titles]
-enabled = false
+after_s = 0
 
 [channels.stdin]
 enabled = false

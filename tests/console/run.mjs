@@ -14,6 +14,8 @@ import './checks/picture.mjs';
 import './checks/charts.mjs';
 import './checks/work.mjs';
 import './checks/chat.mjs';
+import './checks/plans.mjs';
+import './checks/log.mjs';
 import './checks/lists.mjs';
 import './checks/origin.mjs';
 import './checks/sign-in.mjs';

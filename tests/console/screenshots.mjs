@@ -71,26 +71,38 @@ async function fill(daemon) {
     if (runs.length === 3 && runs.every((run) => run.usage.model_calls >= 2)) return true;
     throw new Error(JSON.stringify((await daemon.get('runs')).runs.map(({ session, status, usage, reply }) => [session, status, usage.model_calls, reply])));
   });
+  await daemon.post('routines', { name: 'morning', description: 'News of the morning', trigger: { kind: 'schedule', when: '0 */2 * * *', zone: 'UTC', misfire: 'once' },
+    action: { mode: 'lightweight', prompt: 'What is on today?' } });
+  for (let i = 0; i < 3; i += 1) {
+    const fired = await daemon.post('routines/morning/fire');
+    await until('the routine has run', async () => (await daemon.get(`routine-runs/${fired.routine_run_id}`)).ended_at);
+  }
   return loop.run_id;
 }
 
 async function pictures(browser, daemon, loop) {
   for (const colorScheme of ['light', 'dark']) {
     const visitor = await Visitor.signedIn(browser, daemon, undefined, { colorScheme });
-    const picture = async (name, hash, shown) => {
+    const picture = async (name, hash, shown, fullPage = false) => {
       const page = await visitor.open(hash);
       await page.locator('main').getByText(shown).first().waitFor();
       await until('the page has loaded', async () => (await page.locator('.loading').count()) === 0);
       const file = path.join(IMAGES, `console-${name}-${colorScheme}.png`);
-      await page.screenshot({ path: file });
+      await page.screenshot({ path: file, fullPage });
       // A third of the size, where it is installed.
-      spawnSync('pngquant', ['--force', '--ext', '.png', '--speed', '1', file]);
+      spawnSync('pngquant', ['--force', '--ext', '.png', '--speed', '1', '64', file]);
       await page.close();
     };
-    await picture('now', '#/now', 'run_command');
+    await picture('now', '#/now', 'Ended last', true);
     await picture('run', `#/runs/${loop}`, 'offers.md');
     await picture('chat', '#/chat/operations', 'Approve');
     await picture('questions', '#/questions', 'git');
+    await picture('routines', '#/routines', 'News of the morning');
+    await picture('ends', '#/ends', 'runs have ended');
+    await picture('money', '#/money', 'in all');
+    await picture('tools', '#/tools', 'By tool');
+    await picture('log', '#/log', 'tokens read');
+    await picture('settings', '#/settings', 'approvals.rules');
     await visitor.close();
   }
 }

@@ -32,7 +32,7 @@ mode = "followup"
 usd_per_day = {cap}
 
 [sessions.titles]
-enabled = false
+after_s = 0
 
 [compaction]
 keep_recent_tokens = 1

@@ -253,7 +253,6 @@ class Demo:
             telegram = {
                 "channels.telegram.enabled": "true",
                 "channels.telegram.api_base": bot_api.url,
-                "channels.telegram.bot_username": "belay_demo_bot",
                 "channels.telegram.allow": f"[{PERSON}]",
             }
             secrets = {"TELEGRAM_BOT_TOKEN": BOT_TOKEN, "TELEGRAM_WEBHOOK_SECRET": WEBHOOK_SECRET}

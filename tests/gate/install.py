@@ -32,7 +32,8 @@ CHROMIUM_PACKAGE = "chromium"
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
 # without mmdebstrap and systemd-nspawn the service is not booted, without umoci no image is built,
 # without openssl no proxy is tested, and without lintian nobody reads the Debian package. Without PostgreSQL (initdb) the tests of
-# the store over it are skipped, and with them those through PgBouncer and with another clock (faketime).
+# the store over it are skipped, and with them those through PgBouncer and with another clock (faketime). Without tmux the tests
+# of the prompt in it are skipped.
 PROGRAMS = {
     "bwrap": "bubblewrap",
     "systemd-analyze": "systemd",
@@ -44,6 +45,7 @@ PROGRAMS = {
     "initdb": "postgresql",
     "pgbouncer": "pgbouncer",
     "faketime": "faketime",
+    "tmux": "tmux",
 }
 # Where Debian and Ubuntu keep the programs of PostgreSQL, by version.
 POSTGRESQL = pathlib.Path("/usr/lib/postgresql")

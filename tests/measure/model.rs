@@ -42,6 +42,8 @@ pub struct Seen {
     pub piece: Notify,
     /// Messages in the last request, including the system message.
     pub last_messages: AtomicU64,
+    /// Bytes of the last request up to the end of the system message: the settings, the tools and the system prompt.
+    pub last_fixed_bytes: AtomicU64,
 }
 
 /// A running server, on a thread and a runtime of its own. Dropping it ends both.
@@ -113,6 +115,7 @@ async fn chat(State(seen): State<Arc<Seen>>, body: Bytes) -> Response {
     seen.bytes.fetch_add(body.len() as u64, Relaxed);
     seen.last_bytes.store(body.len() as u64, Relaxed);
     seen.last_messages.store(count(&body, br#""role":"#), Relaxed);
+    seen.last_fixed_bytes.store(fixed_bytes(&body), Relaxed);
     let answer = match number_after(&body, b"pieces:") {
         Some((pieces, _)) => in_pieces(seen, number, pieces, body.len()),
         None => answer(number, &body).into(),
@@ -199,6 +202,15 @@ fn number_after(request: &[u8], word: &[u8]) -> Option<(u64, usize)> {
     Some((digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')), at))
 }
 
+/// The bytes before the second message.
+fn fixed_bytes(request: &[u8]) -> u64 {
+    let find = |from: usize, word: &[u8]| {
+        request[from..].windows(word.len()).position(|window| window == word).map(|at| from + at)
+    };
+    let messages = find(0, br#""messages":["#);
+    messages.and_then(|at| find(at, br#"},{"role":"#)).map_or(0, |end| end as u64 + 1)
+}
+
 fn rfind(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).rposition(|window| window == needle)
 }
@@ -234,6 +246,14 @@ mod tests {
         assert_eq!(round(&format!("{user},{tool}")), Some(2));
         assert_eq!(round(&format!("{user},{tool},{tool}")), None);
         assert_eq!(round(&format!(r#"{user},{tool},{tool},{{"content":"tool:0","role":"user"}}"#)), None);
+    }
+
+    #[test]
+    fn fixed_bytes_end_with_the_system_message() {
+        let fixed = r#"{"model":"m","messages":[{"role":"system","content":"be brief"}"#;
+        let request = format!(r#"{fixed},{{"role":"user","content":"go"}},{{"role":"user","content":"go"}}]}}"#);
+        assert_eq!(fixed_bytes(request.as_bytes()), fixed.len() as u64);
+        assert_eq!(fixed_bytes(br#"{"messages":[]}"#), 0);
     }
 
     #[test]

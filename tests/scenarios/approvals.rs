@@ -23,11 +23,17 @@ fn shown(mark: &str) -> String {
 fn masked(text: &str) -> String {
     let is_id = |word: &str| word.len() == 36 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let is_mark = |word: &str| word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit());
-    let mask = |word: &str| {
+    let is_end = |word: &str| word.len() == 4 && word.chars().all(|c| c.is_ascii_hexdigit());
+    let mask = |word: &str, answers: bool| {
         let bare = word.trim_end_matches([',', ')', ']']);
-        if is_id(bare) || is_mark(bare) { word.replace(bare, "…") } else { word.to_owned() }
+        let is_masked = is_id(bare) || is_mark(bare) || (answers && is_end(bare));
+        if is_masked { word.replace(bare, "…") } else { word.to_owned() }
     };
-    let line = |line: &str| line.split(' ').map(mask).collect::<Vec<_>>().join(" ");
+    // The end of an id stands behind the command that answers the question.
+    let line = |line: &str| {
+        let answers = line.contains("/approve ");
+        line.split(' ').map(|word| mask(word, answers)).collect::<Vec<_>>().join(" ")
+    };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 

@@ -27,7 +27,7 @@ fn prompt_of(request: &Value) -> &str {
 #[tokio::test]
 async fn files_and_skills_are_told_counted_and_taken_anew_with_a_new_conversation() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("ok")).await;
-    let home = Home::new().openai(&model.base_url).set("context.timezone", "Europe/Paris");
+    let home = Home::new().openai(&model.base_url).set("agent.timezone", "Europe/Paris");
     fs::write(home.workspace().join("AGENTS.md"), "Never speak of the harvest.")?;
     fs::write(home.workspace().join("SOUL.md"), b"\xff\xfe")?;
     fs::write(home.workspace().join("MEMORY.md"), "tea ".repeat(6000))?;

@@ -126,7 +126,8 @@ async fn every_ending_that_the_rehearsal_can_play_is_told_recorded_and_counted()
             ],
         ),
         (
-            "[agent]\nmax_tool_iterations = 60\n[stops]\nerrors_stop = 0\nloops = false",
+            "[agent]\nmax_tool_iterations = 60\n[stops]\nloops = false\n\
+             [[stops.rules]]\nname = \"errors_stop\"\nwhen = { consecutive_errors = 50 }",
             &[
                 ("rehearse unknown tools", UnknownTools, "count", json!(5)),
                 ("rehearse invalid arguments", InvalidArguments, "count", json!(5)),
@@ -187,11 +188,11 @@ async fn a_judge_that_is_sure_twice_ends_a_long_run() -> Result<()> {
     let sure = || {
         Answer::text(r#"{"unproductive_state_analysis": "squares without end", "unproductive_state_confidence": 0.97}"#)
     };
-    // The judge is asked at the third step, and again after the fewest steps in between.
-    let script = vec![call(1), call(2), sure(), call(3), call(4), sure()];
+    // The judge is asked at the third step, and again after the fewest steps in between, which are five.
+    let calls = |from: u32, to: u32| (from..=to).map(call);
+    let script = calls(1, 2).chain([sure()]).chain(calls(3, 7)).chain([sure()]).collect();
     let server = ModelServer::start(script, Answer::text("I squared numbers; nothing came of it.")).await;
-    let settings =
-        "[agent]\nmax_tool_iterations = 60\n[stops.judge]\nfirst_step = 3\nmin_interval = 2\nmax_interval = 2";
+    let settings = "[agent]\nmax_tool_iterations = 60\n[stops.judge]\nfirst_step = 3";
     let daemon = home(settings)?.openai(&server.base_url).start().await?;
     let run = ends(&daemon, "square", StopReason::JudgedLoop, ("rule", json!("LLM_DETECTED_LOOP"))).await?;
     assert_eq!((&run["evidence"]["count"], &run["evidence"]["strikes"]), (&json!(97), &json!(2)), "{run}");

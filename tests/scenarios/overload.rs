@@ -44,8 +44,7 @@ async fn what_waits_is_in_the_store_and_not_in_memory_before_and_after_a_kill() 
     let home = Home::new()
         .openai(&model.base_url)
         .set("queue.max_messages_per_sender", 100_000)
-        .set("queue.max_bytes_per_sender", 1_u64 << 30)
-        .set("queue.max_bytes", 1_u64 << 30);
+        .set("queue.max_bytes", 4_u64 << 30);
     let daemon = home.start().await?;
     let idle = resident(&daemon)?;
     let sent = messages();
@@ -91,7 +90,7 @@ async fn a_client_is_refused_beyond_its_bound_everybody_beyond_the_daemons_and_o
     daemon.kill().await?;
 
     // More than all senders together may: the start counts what is there.
-    let home = home.set("queue.max_bytes", 1);
+    let home = home.set("queue.max_messages_per_sender", 30).set("queue.max_messages", 1);
     let daemon = home.start().await?;
     assert_eq!(flood(&daemon, 1, 10).await?, [0, 0, 1]);
     daemon.kill().await?;

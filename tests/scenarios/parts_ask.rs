@@ -89,7 +89,11 @@ async fn a_step_of_a_plan_asks_survives_kills_and_acts_once() -> Result<()> {
         daemon.kill().await?; // more kills than jobs.max_crashes allows for a job that works
         daemon = home.start().await?;
         model.seen(2 + killed).await;
-        assert_eq!(until_waiting(&daemon, 1).await?[0]["id"], json!(id), "the same question waits");
+        let waits = until_waiting(&daemon, 1).await?;
+        assert!(
+            waits[0]["id"].as_str().is_some_and(|whole| whole.ends_with(&id)),
+            "the same question waits: {waits:?}"
+        );
     }
     assert_eq!(lines(&home), "");
     say(&daemon, 2, &format!("/approve {id}")).await?;
@@ -121,7 +125,8 @@ async fn a_lightweight_routine_asks_its_owner_over_a_kill_and_its_grants_can_be_
     let id = id_in(question)?;
     daemon.kill().await?;
     daemon = home.start().await?;
-    assert_eq!(until_waiting(&daemon, 1).await?[0]["id"], json!(id), "the same question waits");
+    let waits = until_waiting(&daemon, 1).await?;
+    assert!(waits[0]["id"].as_str().is_some_and(|whole| whole.ends_with(&id)), "the same question waits: {waits:?}");
     say(&daemon, 3, &format!("/approve {id}")).await?;
     let told = texts(&api, 5).await;
     assert!(told[3..].iter().any(|told| told.contains("Routine watch: looked")), "{told:?}");

@@ -338,12 +338,13 @@ async fn a_person_is_asked_again_after_wrong_answers_and_no_secret_is_shown() ->
     screen.until("did you mean `anthropic`?").await;
     screen.answer("(http://…): ", &world.models.base_url).await?;
     for (question, secret, then) in
-        [("Enter: none): ", "sk-wrong", "refuses the key"), ("Enter: none): ", KEY, "Models: small, large, large-2")]
+        [("Enter: none): ", "sk-wrong", "refuses the key"), ("Enter: none): ", KEY, "   3  large-2")]
     {
         screen.secret(question, secret, then).await?;
     }
     screen.answer("to list more: ", "arge").await?;
-    screen.answer("to list more: ", "large").await?;
+    screen.until("   2  large").await;
+    screen.answer("to list more: ", "2").await?;
     screen.answer("read and write [", "~/work").await?;
     screen.secret("(not shown): ", "my-token", "not of the form").await?;
     screen.secret("(not shown): ", TOKEN, "to @belay_test_bot, or open").await?;

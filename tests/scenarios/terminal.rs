@@ -347,7 +347,7 @@ async fn a_question_about_a_file_shows_the_change_and_is_answered_at_the_prompt_
     terminal.press("edit it\r")?;
     terminal.shows("+ three").await?;
     let asked = terminal.prompt().await?;
-    for line in ["- one", "- two", "+ three"] {
+    for line in ["│   - one", "│   - two", "│   + three"] {
         assert!(asked.iter().any(|shown| shown == line), "{line}: {asked:#?}");
     }
     terminal.press("yes\r")?;
@@ -417,7 +417,7 @@ async fn a_paste_is_one_message_at_an_empty_prompt_and_while_a_run_is_shown() ->
     terminal.prompt().await?;
     let whole: String = (1..=100).map(|n| format!("line {n}\\n")).collect();
     assert_eq!(model.requests().len(), 1, "one message");
-    assert!(model.requests()[0].to_string().contains(&whole), "{}", model.requests()[0]);
+    assert!(model.requests()[0].to_string().contains(whole.trim_end_matches("\\n")), "{}", model.requests()[0]);
     terminal.press("work\r")?;
     terminal.shows("thinking").await?;
     terminal.press("\x1b[200~one\rtwo\rthree\x1b[201~")?;
@@ -443,5 +443,33 @@ async fn after_a_hundred_lines_without_marks_a_stop_acts_and_refused_lines_are_n
     terminal.shows("pong").await?;
     terminal.press("/quit\r")?;
     assert!(terminal.ended().await?.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_sent_message_shows_its_answer_as_it_is_written_with_a_row_for_each_tool_call() -> Result<()> {
+    let slow = Answer::Pieces("# Two\n\n- **one**\n- two\n".into(), 2, Duration::from_millis(20));
+    let call = Answer::call("calculate", serde_json::json!({"expression": "17*23"}));
+    let ask = Answer::call("run_command", serde_json::json!({"argv": ["echo", "here"]}));
+    let model = ModelServer::start(vec![call, slow, ask], Answer::text("done")).await;
+    let home = Home::new().openai(&model.base_url);
+    let _daemon = home.start().await?;
+    let mut terminal = Terminal::start(&home, &["send", "--wait", "count"], 60, 24)?;
+    terminal.shows("• one").await?;
+    assert!(terminal.ended().await?.success());
+    let screen = terminal.screen();
+    assert!(screen[0].starts_with("✓ calculate expression: 17*23 · "), "{screen:#?}");
+    assert_eq!(screen[1..], ["", "Two", "", "• one", "• two"]);
+
+    let mut terminal = Terminal::start(&home, &["send", "--wait", "run it"], 80, 40)?;
+    assert_eq!(terminal.ended().await?.code(), Some(75), "{:#?}", terminal.screen());
+    let screen = terminal.screen();
+    for line in ["│ May I do this? run_command", "│   echo here"] {
+        assert!(screen.iter().any(|shown| shown == line), "{line}: {screen:#?}");
+    }
+    let text = screen.concat();
+    let end = text.split("`belay approvals approve ").nth(1).and_then(|rest| rest.get(..4)).unwrap_or_default();
+    let answered = home.run(&["approvals", "approve", end], "").await?;
+    assert!(answered.status.success() && answered.stdout.contains("Approved."), "{end}: {answered:?}");
     Ok(())
 }

@@ -65,7 +65,11 @@ async fn a_job_asks_its_creator_survives_kills_and_acts_once_after_a_yes() -> Re
     for _ in 0..3 {
         daemon.kill().await?; // more kills than jobs.max_crashes allows for a job that works
         daemon = home.start().await?;
-        assert_eq!(until_waiting(&daemon, 1).await?[0]["id"], json!(id), "the same question waits");
+        let waits = until_waiting(&daemon, 1).await?;
+        assert!(
+            waits[0]["id"].as_str().is_some_and(|whole| whole.ends_with(&id)),
+            "the same question waits: {waits:?}"
+        );
     }
     assert_eq!(lines(&home), "", "nothing happens before the answer");
     say(&daemon, 2, "yes").await?; // after a restart, a plain word answers nothing
@@ -289,7 +293,10 @@ async fn with_two_questions_an_answer_needs_the_id_and_nobody_else_may_answer() 
     let id = id_in(&texts(&api, 4).await[1])?;
     say(&daemon, 3, "/approve").await?;
     assert!(texts(&api, 5).await[4].contains("More than one question waits here"));
-    let update = belay_tests::bot_api::private_message(4, 43, &format!("/approve {id}"));
+    let all = waiting(&daemon).await?;
+    let whole = all.iter().filter_map(|question| question["id"].as_str()).find(|whole| whole.ends_with(&id));
+    let whole = whole.context("the question waits")?;
+    let update = belay_tests::bot_api::private_message(4, 43, &format!("/approve {whole}"));
     belay_tests::person::deliver(&daemon, &update).await?;
     let told = texts(&api, 6).await;
     assert!(told[5].contains("This question is for"), "{told:?}");

@@ -142,10 +142,12 @@ impl Home {
             .env("HOME", path)
             .env("XDG_DATA_HOME", path.join("data"))
             .env("XDG_CONFIG_HOME", path.join("config"))
-            .env("XDG_RUNTIME_DIR", path)
-            .envs(self.env.iter().map(|(key, value)| (key, value)))
-            .args(args)
-            .kill_on_drop(true);
+            .env("XDG_RUNTIME_DIR", path);
+        if matches!(args, ["check" | "run", ..]) {
+            // Another Belay of this machine may listen on the default port.
+            command.env("BELAY__GATEWAY__LISTEN", "127.0.0.1:0");
+        }
+        command.envs(self.env.iter().map(|(key, value)| (key, value))).args(args).kill_on_drop(true);
         command
     }
 

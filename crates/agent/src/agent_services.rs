@@ -221,8 +221,6 @@ pub(crate) struct AgentServices {
     pub(crate) streaming: StreamingConfig,
     /// Rules for starting a new conversation automatically.
     pub(crate) resets: Resets,
-    /// Whether the first answer of such a conversation mentions it.
-    pub(crate) announce_reset: bool,
     /// Stores outputs that are too long to be shown whole.
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     /// Writes titles of conversations; `None`: no title is written.

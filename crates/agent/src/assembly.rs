@@ -218,7 +218,6 @@ pub(crate) async fn assemble(
         work_questions,
         streaming: parts.streaming,
         resets: Resets::of(&parts.sessions),
-        announce_reset: parts.sessions.announce_reset,
         outputs: parts.outputs,
         titles,
         processes: parts.processes,
@@ -264,7 +263,7 @@ fn ready_workers(workers: WorkersParts) -> Option<WorkersParts> {
 fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Arc<dyn Tool>>, PlanKit), AgentError> {
     let config = &parts.config;
     let mut tools = parts.tools.clone();
-    if config.subagents.enabled {
+    if config.subagents.enabled() {
         tools.push(Arc::new(spawn_subagent_tool(&config.subagents)));
     }
     if let Some(workers) = &children.workers {
@@ -375,7 +374,7 @@ fn heartbeat_of(
         return Ok(heartbeat);
     }
     if let Some(name) = &heartbeat.config.model {
-        model_choice::check(name, model).map_err(|why| format!("heartbeat.model: {why}"))?;
+        model_choice::check(name, model).map_err(|why| format!("llm.small_model: {why}"))?;
     }
     let mut people: Vec<&ChannelId> =
         channels.values().filter(|channel| channel.profile().carries_people).map(|channel| channel.id()).collect();

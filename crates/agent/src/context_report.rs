@@ -56,10 +56,7 @@ pub(crate) async fn of(
     };
     let shown = |part: &PromptPart| full && (reads_notes || part.name != NOTES);
     let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, shown(part))).collect();
-    let of_use = tools.offered(Moment { session, run: RunId::new(), messages: &messages });
-    let tools = of_use.as_ref().unwrap_or(tools);
-    // Disabled tools are not offered.
-    let offered = services.run.health.offered(tools);
+    let offered = services.run.offered(tools, Moment { session, run: RunId::new(), messages: &messages });
     let tools: Vec<_> = offered.as_ref().unwrap_or(tools).iter().map(|tool| of_tool(&**tool, full)).collect();
     let used = prompt.iter().chain(&tools).chain(&summary).chain([&conversation]).map(|part| part.tokens).sum();
     let info = services.run.model.info();

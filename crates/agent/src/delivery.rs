@@ -2,7 +2,7 @@
 //!
 //! The outbox is the only source: this task is notified of commits, reads the due rows, and stores the result of each.
 //! A row is marked `sending` on disk before the platform is asked. After a crash in between, the next start marks the
-//! row `ambiguous` instead of sending it twice.
+//! row `ambiguous` instead of sending it twice, unless its channel can settle an unknown result: `unsure`.
 //!
 //! A node of a cluster sends the messages of the channels whose leases it holds. Its deliveries of a channel end at once
 //! when it loses the lease; the next holder settles their rows.
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use belay_crash_point::crash_point;
 use belay_protocol::{
-    Channel, Clock, DeliverError, EventLog, HeldLeases, LeasedWork, NewEvent, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, StoreError, UnixMillis, WorkLease,
+    Channel, ChannelId, Clock, DeliverError, EventLog, HeldLeases, LeasedWork, LookUp, NewEvent, Outbound, Outbox,
+    OutboxId, OutboxRow, OutboxState, StoreError, UnixMillis, WorkLease,
 };
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -24,6 +24,7 @@ use crate::agent_services::AgentServices;
 use crate::asked::WorkQuestions;
 use crate::leased_delivery::LeasedDelivery;
 use crate::own_texts;
+use crate::unsure::{Attempt, Beginning, UnsureRule, later};
 use belay_run::hooks::HookChain;
 use belay_run::metrics;
 use belay_run::restart::persist;
@@ -39,6 +40,8 @@ const MAX_CALLBACKS: usize = 16;
 const DELIVERY_LIMIT: Duration = Duration::from_secs(120);
 /// The same for a message with a file. 10 minutes: 50 MB at 83 kB/s.
 const FILE_DELIVERY_LIMIT: Duration = Duration::from_secs(600);
+/// Time limit of a question whether the platform has a message.
+const LOOK_UP_LIMIT: Duration = Duration::from_secs(60);
 /// Number of attempts after which a reply is given up.
 const MAX_ATTEMPTS: u32 = 12;
 /// The same for callbacks. With the pauses of [`BACKOFF`], a day: 9 attempts in 9 minutes, then one every 5 minutes.
@@ -65,6 +68,8 @@ pub(crate) struct Delivery {
     sending: JoinSet<Ended>,
     /// The message of each delivery in progress.
     busy: HashMap<Id, Begun>,
+    /// The channels that settle an unknown result: their interrupted messages wait for it.
+    settling: Vec<ChannelId>,
     /// `None`: the daemon uses its database alone, and sends all messages.
     leased: Option<LeasedDelivery>,
     /// The leases under which it sends: those whose interrupted deliveries it has settled.
@@ -74,6 +79,8 @@ pub(crate) struct Delivery {
 /// A delivery in progress.
 struct Begun {
     message: Outbound,
+    /// Since when its result is unknown, if its task crashes.
+    unsure_since: UnixMillis,
     lease: Option<WorkLease>,
 }
 
@@ -96,6 +103,7 @@ impl Delivery {
             stop,
             sending: JoinSet::new(),
             busy: HashMap::new(),
+            settling: settling(&services.channels),
             leased: services.leases.clone(),
             leases: Vec::new(),
         }
@@ -131,7 +139,8 @@ impl Delivery {
     /// would block their conversations forever.
     async fn settle_interrupted(&self) {
         crash_point!("recovery.before-outbox");
-        let interrupted = until_stored(&self.stop, || self.outbox.settle_interrupted(self.clock.now(), None)).await;
+        let settle = || self.outbox.settle_interrupted(self.clock.now(), None, &self.settling);
+        let interrupted = until_stored(&self.stop, settle).await;
         self.report_interrupted(interrupted.unwrap_or_default());
     }
 
@@ -164,7 +173,7 @@ impl Delivery {
         let is_new = |lease: &WorkLease| matches!(lease.work, LeasedWork::Channel(_)) && !self.leases.contains(lease);
         let new: Vec<_> = held.into_iter().filter(|lease| is_new(lease) && !in_progress(lease)).collect();
         if !new.is_empty() {
-            let interrupted = self.outbox.settle_interrupted(self.clock.now(), Some(&new)).await?;
+            let interrupted = self.outbox.settle_interrupted(self.clock.now(), Some(&new), &self.settling).await?;
             self.report_interrupted(interrupted);
             self.leases.extend(new);
         }
@@ -201,14 +210,15 @@ impl Delivery {
             let message = row.message.clone();
             let lease = self.lease_of(&message);
             let sender = self.sender(self.channels.get(&message.route.channel).cloned(), lease.clone());
-            self.spawn(message, lease, sender.send(row));
+            let begun = Begun { message, unsure_since: row.unsure_since.unwrap_or(now), lease };
+            self.spawn(begun, sender.send(row));
         }
         Ok(begun)
     }
 
     /// Runs a delivery until its end, or until the lease of its channel is lost.
-    fn spawn(&mut self, message: Outbound, lease: Option<WorkLease>, work: impl Future<Output = ()> + Send + 'static) {
-        let leased = self.held().zip(lease.clone());
+    fn spawn(&mut self, begun: Begun, work: impl Future<Output = ()> + Send + 'static) {
+        let leased = self.held().zip(begun.lease.clone());
         let task = self.sending.spawn(async move {
             let Some((mut held, lease)) = leased else {
                 work.await;
@@ -220,7 +230,7 @@ impl Delivery {
                 () = work => Ended::Over,
             }
         });
-        self.busy.insert(task.id(), Begun { message, lease });
+        self.busy.insert(task.id(), begun);
     }
 
     fn done(&mut self, done: Result<(Id, Ended), JoinError>) {
@@ -235,14 +245,24 @@ impl Delivery {
             Err(error) => error,
         };
         tracing::error!(error = %crashed, "a delivery crashed");
-        if let Some(Begun { message, lease }) = self.busy.remove(&crashed.id()) {
+        if let Some(begun) = self.busy.remove(&crashed.id()) {
             // Nobody knows whether the platform has the message. Its conversation stays busy until that is stored.
-            let sender = self.sender(None, lease.clone());
-            let (unsure, stop) = (message.clone(), self.stop.clone());
-            self.spawn(message, lease, async move {
-                let settle = || sender.settle(unsure.id, OutboxState::Ambiguous);
+            let sender = self.sender(None, begun.lease.clone());
+            let (unsure, stop) = (begun.message.clone(), self.stop.clone());
+            let state = match self.settling.contains(&unsure.route.channel) {
+                true => OutboxState::Waiting {
+                    until: later(self.clock.now(), BACKOFF.after(0)),
+                    pieces_sent: unsure.pieces_sent,
+                    unsure_since: Some(begun.unsure_since),
+                },
+                false => OutboxState::Ambiguous,
+            };
+            self.spawn(begun, async move {
+                let settle = || sender.settle(unsure.id, state.clone());
                 // If the daemon ends first, the next start finds the row in `sending`.
-                if persist("delivery_settlement", &stop, settle).await.is_some_and(|is_settled| is_settled) {
+                let is_settled =
+                    persist("delivery_settlement", &stop, settle).await.is_some_and(|is_settled| is_settled);
+                if is_settled && state == OutboxState::Ambiguous {
                     sender.hooks.message_sent(&unsure, "ambiguous");
                 }
             });
@@ -275,6 +295,11 @@ impl Delivery {
     }
 }
 
+/// The channels that settle an unknown result.
+fn settling(channels: &Channels) -> Vec<ChannelId> {
+    channels.iter().filter(|(_, channel)| channel.profile().settles_unknown()).map(|(id, _)| id.clone()).collect()
+}
+
 /// The outcome of an attempt, as the metrics name it.
 fn tried(result: &Result<(), DeliverError>) -> &'static str {
     match result {
@@ -283,6 +308,11 @@ fn tried(result: &Result<(), DeliverError>) -> &'static str {
         Err(DeliverError::Ambiguous { .. }) => "ambiguous",
         Err(DeliverError::Refused { .. }) => "refused",
     }
+}
+
+/// The number of attempts after which a message is given up.
+fn most_attempts(message: &Outbound) -> u32 {
+    if message.callback.is_some() { MAX_CALLBACK_ATTEMPTS } else { MAX_ATTEMPTS }
 }
 
 /// Sends one row.
@@ -301,10 +331,19 @@ struct Sender {
 impl Sender {
     async fn send(self, mut row: OutboxRow) {
         let Some(channel) = &self.channel else {
-            let pieces_sent = row.message.pieces_sent;
-            self.settle(row.message.id, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent }).await;
+            let (pieces_sent, unsure_since) = (row.message.pieces_sent, row.unsure_since);
+            let until = later(self.clock.now(), CHANNEL_MISSING);
+            self.settle(row.message.id, OutboxState::Waiting { until, pieces_sent, unsure_since }).await;
             return;
         };
+        let (rule, mut attempt) = (UnsureRule::of(&**channel, &row.message), self.attempt(&row));
+        let beginning = match row.attempts < most_attempts(&row.message) {
+            true => rule.begin(row.unsure_since, attempt.began, attempt.is_last),
+            false => Beginning::GiveUp, // it crashed in each of them
+        };
+        if beginning == Beginning::GiveUp {
+            return self.end(&row.message, (OutboxState::Ambiguous, Some("ambiguous"))).await;
+        }
         crash_point!("outbox.before-mark");
         if let Err(error) = self.check(&mut row.message).await {
             tracing::error!(%error, "a text that hooks have checked could not be stored; its delivery is not begun");
@@ -318,6 +357,11 @@ impl Sender {
             return sleep(STORE_TROUBLE).await;
         }
         crash_point!("outbox.marked-sending");
+        if beginning == Beginning::LookUp
+            && let Some(ended) = self.look_up(&**channel, &mut row.message, &mut attempt).await
+        {
+            return self.end(&row.message, ended).await;
+        }
         let limit = if row.message.file.is_some() { FILE_DELIVERY_LIMIT } else { DELIVERY_LIMIT };
         let begun = Instant::now();
         let result = timeout(limit, channel.deliver(&row.message)).await.unwrap_or_else(|_| {
@@ -327,19 +371,56 @@ impl Sender {
         crash_point!("outbox.after-wire");
         metrics::delivery_tried(tried(&result), begun.elapsed());
         self.work_questions.delivered(&row.message); // also a part of it may be shown
-        let (state, outcome) = match result {
+        let ended = match result {
             Ok(()) => (OutboxState::Sent, Some("sent")),
             Err(error) => {
                 let run = row.message.run_id.map(tracing::field::display);
                 tracing::warn!(run, channel = %row.message.route.channel, %error, "reply not delivered");
-                self.after(&row, error)
+                rule.after(attempt, &error, self.clock.now())
             }
         };
-        let is_settled = self.settle(row.message.id, state).await;
+        self.end(&row.message, ended).await;
+    }
+
+    /// Stores the result of an attempt, and tells the outcome if it is the end of the delivery.
+    async fn end(&self, message: &Outbound, (state, outcome): (OutboxState, Option<&'static str>)) {
+        let is_settled = self.settle(message.id, state).await;
         crash_point!("outbox.settled");
         if let Some(outcome) = outcome.filter(|_| is_settled) {
-            self.hooks.message_sent(&row.message, outcome);
+            self.hooks.message_sent(message, outcome);
         }
+    }
+
+    fn attempt(&self, row: &OutboxRow) -> Attempt {
+        Attempt {
+            began: self.clock.now(),
+            unsure_since: row.unsure_since,
+            pieces_sent: row.message.pieces_sent,
+            is_last: row.attempts + 1 >= most_attempts(&row.message),
+            backoff: BACKOFF.after(row.attempts),
+        }
+    }
+
+    /// Asks the platform for a message with an unknown result. Returns the result of the attempt, unless the message is
+    /// to be sent from `pieces_sent` on.
+    async fn look_up(
+        &self,
+        channel: &dyn Channel,
+        message: &mut Outbound,
+        attempt: &mut Attempt,
+    ) -> Option<(OutboxState, Option<&'static str>)> {
+        let since = attempt.unsure_since?;
+        let answer = timeout(LOOK_UP_LIMIT, channel.look_up(message, since)).await;
+        let answer = answer.unwrap_or_else(|_| LookUp::Later { after: None, detail: "no answer in time".into() });
+        tracing::info!(channel = %message.route.channel, ?answer, "a message with an unknown result was looked up");
+        match answer {
+            LookUp::Sent { pieces } => message.pieces_sent = message.pieces_sent.max(pieces),
+            LookUp::NotSent => {}
+            LookUp::Unknown => return Some((OutboxState::Ambiguous, Some("ambiguous"))),
+            LookUp::Later { after, .. } => return Some(UnsureRule::not_asked(*attempt, after, self.clock.now())),
+        }
+        (attempt.unsure_since, attempt.pieces_sent) = (None, message.pieces_sent);
+        None
     }
 
     /// Lets hooks check a text that they have not checked yet. A change is stored before anything is sent, so that every
@@ -365,23 +446,6 @@ impl Sender {
             tracing::warn!(%error, "the events of hooks were not stored");
         }
         Ok(())
-    }
-
-    fn after(&self, row: &OutboxRow, error: DeliverError) -> (OutboxState, Option<&'static str>) {
-        let attempt = row.attempts + 1;
-        let most = if row.message.callback.is_some() { MAX_CALLBACK_ATTEMPTS } else { MAX_ATTEMPTS };
-        match error {
-            DeliverError::Retry { after, pieces_sent, .. } if attempt < most => {
-                let backoff = BACKOFF.after(row.attempts);
-                (OutboxState::Waiting { until: self.later(after.unwrap_or(backoff)), pieces_sent }, None)
-            }
-            DeliverError::Retry { .. } | DeliverError::Refused { .. } => (OutboxState::Failed, Some("failed")),
-            DeliverError::Ambiguous { .. } => (OutboxState::Ambiguous, Some("ambiguous")),
-        }
-    }
-
-    fn later(&self, delay: Duration) -> UnixMillis {
-        UnixMillis(self.clock.now().0.saturating_add(delay.as_millis().min(i64::MAX as u128) as i64))
     }
 
     async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError> {

@@ -173,7 +173,7 @@ impl PersonAsker {
         let full = if !waiting.runs.contains_key(&run) && waiting.runs.len() >= self.bounds.runs {
             Some(("runs", self.bounds.runs, "agent.max_concurrent_turns"))
         } else if question.holds_slot && waiting.subagents >= self.bounds.subagents {
-            Some(("subagents", self.bounds.subagents, "agent.subagents.max_concurrent"))
+            Some(("subagents", self.bounds.subagents, "those that may run at a time"))
         } else {
             None
         };

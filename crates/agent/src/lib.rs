@@ -46,6 +46,7 @@ mod title_writer;
 mod titles;
 mod troubles;
 mod turn;
+mod unsure;
 
 pub use agent::{Agent, AgentExit, DRAIN_REST_S};
 pub use reload::{Reloader, Rules};

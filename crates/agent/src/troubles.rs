@@ -1,8 +1,11 @@
 //! The troubles of the daemon, for the status. They are looked for when somebody asks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{StatusReport, StoreError, Trouble, TroubledPart};
+use belay_protocol::{
+    Channel, ChannelId, ChannelState, ChannelStatus, StatusReport, StoreError, Trouble, TroubledPart,
+};
 use tokio::time::timeout;
 
 use crate::agent_services::AgentServices;
@@ -35,7 +38,26 @@ pub(crate) async fn added(services: &AgentServices, mut report: StatusReport, op
         found = found.into_iter().map(Trouble::for_everybody).collect();
     }
     report.degraded = found;
+    report.beside.channel_states = channels(services, operator);
     report
+}
+
+/// The states of the channels through which people and programs write, by name.
+fn channels(services: &AgentServices, operator: bool) -> Vec<ChannelStatus> {
+    let state = |(id, channel): (&ChannelId, &Arc<dyn Channel>)| {
+        let (profile, trouble) = (channel.profile(), channel.trouble());
+        let is_elsewhere = services.leases.as_ref().is_some_and(|leased| !leased.may_send(id));
+        let state = match &trouble {
+            Some(_) => ChannelState::Troubled,
+            None if is_elsewhere => ChannelState::Elsewhere,
+            None => ChannelState::Ready,
+        };
+        let (channel, trouble) = (id.clone(), trouble.filter(|_| operator));
+        profile.carries_people.then_some(ChannelStatus { channel, state, trouble, quality: profile.quality })
+    };
+    let mut states: Vec<_> = services.channels.iter().filter_map(state).collect();
+    states.sort_unstable_by(|one, other| one.channel.cmp(&other.channel));
+    states
 }
 
 /// The trouble of the store. A test write happens only after one has failed.

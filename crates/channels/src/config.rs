@@ -29,11 +29,14 @@ pub struct StdinConfig {
     /// setting: the daemon reads it from the environment.
     #[serde(skip)]
     pub dumb: bool,
+    /// The command line of the editor that Ctrl-O opens. Not a setting: the daemon reads `VISUAL` or `EDITOR`.
+    #[serde(skip)]
+    pub editor: Option<String>,
 }
 
 impl Default for StdinConfig {
     fn default() -> Self {
-        Self { enabled: Enabled::Auto, history: true, history_file: None, colour: true, dumb: false }
+        Self { enabled: Enabled::Auto, history: true, history_file: None, colour: true, dumb: false, editor: None }
     }
 }
 
@@ -111,6 +114,8 @@ pub enum Stream {
     Preview,
     /// As finished pieces, each in a message of its own.
     Blocks,
+    /// As such pieces, all of them when the model has ended its text.
+    BlocksAtEnd,
 }
 
 /// Settings of `[channels.telegram]`.
@@ -136,8 +141,6 @@ pub struct TelegramConfig {
     pub secret_env: String,
     /// File with the webhook's secret token. Read instead of the variable.
     pub secret_file: Option<PathBuf>,
-    /// The bot's user name, without `@`. Absent: Belay asks Telegram for it.
-    pub bot_username: Option<String>,
     /// How an answer is shown while the model writes it.
     pub stream: Stream,
     /// Greatest age of a message in seconds, at the start of the daemon. Older messages are not answered; each
@@ -177,7 +180,6 @@ impl Default for TelegramConfig {
             webhook_url: None,
             secret_env: "TELEGRAM_WEBHOOK_SECRET".into(),
             secret_file: None,
-            bot_username: None,
             stream: Stream::Preview,
             max_age_s: 24 * 3600,
             allow: Vec::new(),
@@ -236,9 +238,6 @@ impl TelegramConfig {
         } else if self.webhook_url.is_some() {
             problem("webhook_url", "is not used in polling mode: remove it, or set mode = \"webhook\"");
         }
-        if self.bot_username.as_deref().is_some_and(|name| !is_username(name)) {
-            problem("bot_username", "must be the bot's user name without @: letters, digits and _");
-        }
         if self.allow.contains(&0) || self.operators.contains(&0) {
             problem("allow", "0 is nobody's id; ids are the numbers that @userinfobot and the log show");
         }
@@ -275,10 +274,6 @@ fn check_url(text: &str, schemes: &[&str]) -> Result<(), String> {
 
 fn is_plain_path(path: &str) -> bool {
     path.len() > 1 && path.starts_with('/') && !path.contains(|c: char| c.is_whitespace() || "{}?#*".contains(c))
-}
-
-fn is_username(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 #[cfg(test)]
@@ -321,7 +316,6 @@ mod tests {
             api_base = "telegram"
             webhook_path = "hook me"
             webhook_url = "ftp://example.org/x"
-            bot_username = "@belay"
             allow = [0]
             [groups]
             allow = [42, -1]
@@ -345,7 +339,6 @@ mod tests {
                 "channels.telegram.secret_env",
                 "channels.telegram.webhook_path",
                 "channels.telegram.webhook_url",
-                "channels.telegram.bot_username",
                 "channels.telegram.allow",
                 "channels.telegram.groups.allow",
                 "channels.telegram.groups.context_messages",

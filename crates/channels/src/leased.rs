@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::{
     Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, HeldLeases, InboundStream,
-    LeasedWork, Outbound, ReplyRoute, Streaming, WorkLease,
+    LeasedWork, LookUp, Outbound, ReplyRoute, Streaming, UnixMillis, WorkLease,
 };
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -46,6 +46,10 @@ impl Channel for LeasedChannel {
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         self.inner.deliver(message).await
+    }
+
+    async fn look_up(&self, message: &Outbound, since: UnixMillis) -> LookUp {
+        self.inner.look_up(message, since).await
     }
 
     fn profile(&self) -> ChannelProfile<'_> {

@@ -13,15 +13,19 @@
 mod commands;
 pub mod config;
 mod leased;
+mod short_ids;
 pub mod stdin;
 #[cfg_attr(not(feature = "telegram"), path = "no_telegram.rs")]
 pub mod telegram;
+mod tool_rows;
 
 pub use config::{
     Enabled, GroupAnswer, GroupOverrides, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode,
 };
 pub use leased::LeasedChannel;
+pub use short_ids::with_short_id;
 pub use stdin::{Completions, Operators, StdinChannel};
 pub use telegram::{AllowLists, Telegram, TelegramParts, TelegramSecrets, bot_api_client};
 #[cfg(feature = "telegram")]
 pub use telegram::{FirstContact, FirstContactError, Sender};
+pub use tool_rows::ToolRows;

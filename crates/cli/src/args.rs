@@ -4,6 +4,7 @@ mod console;
 mod costs;
 mod heartbeat;
 mod jobs;
+mod man;
 mod mcp;
 mod memory;
 mod people;
@@ -18,6 +19,7 @@ pub use self::console::ConsoleArgs;
 pub use self::costs::{CostKeyArg, CostsArgs};
 pub use self::heartbeat::{HeartbeatArgs, HeartbeatCommand};
 pub use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
+pub use self::man::ManArgs;
 pub use self::mcp::{LoginArgs, LogoutArgs, ServeArgs};
 pub use self::memory::{MemoryArgs, MemoryCommand, MemoryListArgs, NoteArgs, NoteOwner};
 pub use self::people::{PeopleArgs, PeopleCommand};
@@ -193,8 +195,8 @@ pub enum RunsCommand {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
-        /// Show its model calls, tool calls, questions and subagents with their times
-        #[arg(long, conflicts_with = "json")]
+        /// Show its wait, model calls, tool calls, questions, subagents and steps of a plan as a picture
+        #[arg(long)]
         timeline: bool,
         /// The run's id, or the beginning of it
         id: String,
@@ -282,7 +284,7 @@ pub struct ApprovalArgs {
     /// The daemon.
     #[command(flatten)]
     pub client: ClientArgs,
-    /// The request's id, or the beginning of it
+    /// The request's id, or the beginning or the end of it
     pub id: String,
 }
 

@@ -2,6 +2,7 @@
 
 mod agent;
 mod approvals;
+mod channels;
 mod chat;
 mod connection;
 mod console;
@@ -27,6 +28,7 @@ mod people;
 mod routines;
 mod runs;
 mod said;
+mod screen;
 mod send;
 mod sessions;
 mod shutdown;
@@ -48,6 +50,7 @@ pub use approvals::{
     answer as approvals_answer, approve as approvals_approve, how_to_answer, list as approvals_list,
     show as approvals_show, waits_for,
 };
+pub use channels::channels;
 pub use chat::chat;
 pub use connection::{Client, nobody_answers};
 pub use console::console;
@@ -67,6 +70,7 @@ pub use reqwest::Method;
 pub use routines::{RoutineTester, list as routines_list, one as routines_one};
 pub use runs::{list as runs_list, show as runs_show};
 pub use said::Said;
+pub use screen::AnswerScreen;
 pub use send::{send, verdict};
 pub use sessions::{list as sessions_list, one as sessions_one};
 pub use shutdown::shutdown;

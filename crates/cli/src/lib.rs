@@ -11,6 +11,7 @@
 pub mod args;
 pub mod client;
 pub mod completion;
+#[cfg_attr(not(feature = "manual"), path = "no_man.rs")]
 pub mod man;
 #[cfg_attr(not(feature = "mcp"), path = "no_mcp_serve.rs")]
 pub mod mcp_serve;

@@ -4,27 +4,20 @@
 //! shows the page; elsewhere it is printed.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::Output;
-use clap::{Args, Command};
+use clap::Command;
 use clap_mangen::Man;
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::args::ManArgs;
+
 /// The program that shows a page of standard input, and its arguments: man-db and mandoc take these.
 const VIEWER: (&str, [&str; 2]) = ("man", ["-l", "-"]);
-
-/// `belay man`
-#[derive(Debug, Args)]
-pub struct ManArgs {
-    /// Write the pages of all commands into this directory, belay.1, belay-run.1 and so on; without it, belay.1 is
-    /// opened on a terminal, and printed elsewhere
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-}
 
 /// Opens or prints the page of `program`, or writes the page of each command. Hidden commands have none.
 ///

@@ -2,7 +2,7 @@
 
 import { html, render, useEffect, useState } from './vendor/preact.js';
 import { del, get } from './lib/api.js';
-import { dropDrafts } from './lib/talk.js';
+import { dropDrafts } from './lib/drafts.js';
 import { useEscape } from './lib/hooks.js';
 import { Act, Failure } from './lib/ui.js';
 import { SignIn, hasLink, takeLink } from './pages/sign-in.js';
@@ -17,6 +17,7 @@ const PAGES = {
   routines: ['Routines', () => import('./pages/routines.js'), 'client'],
   ends: ['Ends', () => import('./pages/ends.js'), 'client'],
   money: ['Money', () => import('./pages/money.js'), 'client'],
+  log: ['Log', () => import('./pages/log.js'), 'client'],
   tools: ['Tools and models', () => import('./pages/tools.js'), 'client'],
   people: ['People', () => import('./pages/people.js'), 'operator'],
   backups: ['Backups', () => import('./pages/backups.js'), 'operator'],

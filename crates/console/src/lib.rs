@@ -43,6 +43,7 @@ fn media_type(path: &str) -> &'static str {
         Some("js") => "text/javascript; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("svg") => "image/svg+xml",
+        Some("webmanifest") => "application/manifest+json; charset=utf-8",
         _ => "text/plain; charset=utf-8",
     }
 }

@@ -2,7 +2,6 @@
 //! that sends this message and answers the approval requests of its run.
 
 mod person;
-mod screen;
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -12,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
-use belay_cli::client::verdict;
+use belay_channels::with_short_id;
+use belay_cli::client::{AnswerScreen, verdict};
 use belay_parts::{Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, agent_failure, hooks, transcriber};
 use belay_program::VERSION;
 use belay_program::clock::SystemClock;
@@ -40,7 +40,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::person::{Person, PersonAnswer};
-use self::screen::AskScreen;
 use crate::args::AskArgs;
 
 /// Logging as the settings have it; warnings alone unless they name a level.
@@ -76,7 +75,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let mut programs = Programs::open(settings, env, &paths, needs).await?;
     let hooks = hooks(settings, env, programs.kept())?;
     let handle = programs.handle();
-    let screen = Arc::new(AskScreen::find(env, args.json));
+    let screen = Arc::new(AnswerScreen::find(env, args.json));
     let transcriber = transcriber(settings, secrets.transcription.as_ref())?;
     let intake = programs.attachments(settings, &store, clock.clone(), transcriber)?;
     let first = Inbound {
@@ -227,7 +226,7 @@ async fn send_answer(agent: &mpsc::Sender<Envelope>, reply: PersonAnswer) {
     }
 }
 
-fn show(answered: Answered, args: &AskArgs, out: Output<'_>, screen: &AskScreen) -> Result<Exit, Failure> {
+fn show(answered: Answered, args: &AskArgs, out: Output<'_>, screen: &AnswerScreen) -> Result<Exit, Failure> {
     let as_json = args.json;
     match answered {
         Answered::Run(record) => {
@@ -270,7 +269,7 @@ struct AskChannel {
     /// Taken by `start`, which is called once.
     messages: Mutex<Option<mpsc::Receiver<Envelope>>>,
     questions: mpsc::Sender<(Question, String)>,
-    screen: Arc<AskScreen>,
+    screen: Arc<AnswerScreen>,
     files: SentLines,
 }
 
@@ -288,7 +287,7 @@ impl AskChannel {
     fn new(
         first: Inbound,
         person: Person,
-        screen: Arc<AskScreen>,
+        screen: Arc<AnswerScreen>,
         files: SentLines,
     ) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
         let (ack, answer) = AckSender::channel();
@@ -367,6 +366,6 @@ impl Channel for AskChannel {
         }
         let Some(question) = message.question.clone() else { return Ok(()) };
         let gone = |_| DeliverError::Refused { detail: "nobody asks any more".into() };
-        self.questions.send((question, message.text.clone())).await.map_err(gone)
+        self.questions.send((question, with_short_id(message).into_owned())).await.map_err(gone)
     }
 }

@@ -2,18 +2,17 @@
 
 use belay_cli::args::{
     AcpArgs, AgentArgs, ApprovalsArgs, ChatArgs, ClientArgs, ConsoleArgs, ContextCommand, CostsArgs, FreezeArgs,
-    HeartbeatArgs, JobsArgs, LIST_MAX, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
+    HeartbeatArgs, JobsArgs, LIST_MAX, LogsArgs, ManArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
     SessionsArgs, ShutdownArgs, StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs,
 };
-use belay_cli::man::ManArgs;
 use belay_maintenance::{BackupCommand, MigrateArgs};
 use belay_settings::SettingsArgs;
 use belay_setup::{CheckUnitArgs, SetupArgs, UpgradeCommand};
 use belay_stops::StopsCommand;
 use clap::{Parser, Subcommand};
-use clap_complete::Shell;
 
 use crate::args::{AskArgs, ConfigCommand, McpCommand, WorkerArgs};
+use crate::completions::Shell;
 
 /// The command line reads pages of the API with as many rows as the API gives.
 const _: () = assert!(LIST_MAX == belay_gateway::LIST_MAX);
@@ -61,6 +60,8 @@ pub(crate) enum Command {
     Acp(AcpArgs),
     /// Show what the running daemon is doing
     Status(StatusArgs),
+    /// List the channels of the running daemon, with their state and the quality of their deliveries
+    Channels(ClientArgs),
     /// List the daemons that share the database of the running daemon
     Nodes(ClientArgs),
     /// List recent runs, or show one
@@ -275,6 +276,7 @@ mod tests {
             ("belay stop --all", true),
             ("belay stop me", true),
             ("belay stop me --all", false),
+            ("belay channels --json", true),
             ("belay people", true),
             ("belay people list --json", true),
             ("belay people pair 23AZ2Z2Z", true),

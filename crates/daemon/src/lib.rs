@@ -12,7 +12,11 @@
 mod acp;
 mod args;
 mod ask;
+#[cfg(test)]
+mod channel_table;
 mod cli;
+#[cfg_attr(not(feature = "manual"), path = "no_completions.rs")]
+mod completions;
 #[cfg_attr(not(feature = "console"), path = "no_console.rs")]
 mod console;
 mod launch;
@@ -102,6 +106,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
+        Command::Channels(args) => block_on(one_thread(), client::channels(&args, env, out)),
         Command::Nodes(args) => block_on(one_thread(), client::nodes(&args, env, out)),
         Command::Runs(args) => match &args.command {
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
@@ -156,12 +161,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Migrate(args) => belay_maintenance::migrate(&args, env, out),
         Command::Upgrade(UpgradeCommand::Check(args)) => belay_setup::upgrade_check(&args, env, out),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "belay", &mut script);
-            out.line(String::from_utf8_lossy(&script).trim_end());
-            Ok(Exit::Fine)
-        }
+        Command::Completions { shell } => completions::print(shell, Cli::command(), out),
         Command::Man(args) => block_on(one_thread(), man::man(Cli::command(), &args, out)),
     }
 }

@@ -2,7 +2,6 @@
 //! Any problem leaves everything unchanged.
 
 use belay_agent::{Reloader, Rules};
-use belay_channels::AllowLists;
 use belay_models::{EnvKeys, LlmConfig, PriceList};
 use belay_program::environment::Environment;
 use belay_program::paths::Paths;
@@ -16,6 +15,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use crate::wiring::PlatformPeople;
+
 /// The sources of the settings, and the settings in force.
 pub(crate) struct Source {
     pub(crate) args: SettingsArgs,
@@ -27,8 +28,8 @@ pub(crate) struct Source {
 
 /// The parts of the daemon whose rules can be swapped.
 pub(crate) struct Reloadable {
-    /// Who may talk to the Telegram bot.
-    pub(crate) allow_lists: AllowLists,
+    /// Who may talk to Belay on message platforms.
+    pub(crate) people: PlatformPeople,
     /// What the models cost.
     pub(crate) prices: PriceList,
     /// The settings of the models with every `auto` resolved, and their keys. They identify the models in the price
@@ -102,7 +103,7 @@ impl Reload {
 
     /// Applies the settings. The agent comes first: only it can fail, and then nothing else has changed.
     async fn apply(&self, next: &Settings) -> Result<(), StoreError> {
-        let Reloadable { allow_lists, prices, llm, keys } = &self.reloadable;
+        let Reloadable { people, prices, llm, keys } = &self.reloadable;
         let rules = Rules {
             stops: stop_rules(next),
             limits: next.limits.clone(),
@@ -111,7 +112,7 @@ impl Reload {
         };
         let apply_rest = || {
             self.source.log.replace(&next.telemetry);
-            allow_lists.replace(&next.channels.telegram);
+            people.replace(&next.channels);
             // The agent's budgets need the prices.
             prices.replace(&priced(llm, &next.llm), keys);
         };

@@ -11,15 +11,32 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 10] = [
+pub(crate) const PARTS: [Part; 21] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
+    Part {
+        feature: "adapters",
+        is_in: cfg!(feature = "adapters"),
+        what: "channels in any language: programs that connect by a WebSocket",
+    },
+    Part { feature: "colours", is_in: cfg!(feature = "colours"), what: "colours in the help of commands" },
     Part { feature: "console", is_in: cfg!(feature = "console"), what: "the console: pages for a browser" },
+    Part { feature: "cron", is_in: cfg!(feature = "cron"), what: "cron lines as schedules of routines" },
+    Part { feature: "gzip", is_in: cfg!(feature = "gzip"), what: "compressed answers of HTTP servers" },
+    Part { feature: "line-editor", is_in: cfg!(feature = "line-editor"), what: "the prompt with a line editor" },
+    Part { feature: "manual", is_in: cfg!(feature = "manual"), what: "manual pages, and completions for shells" },
+    Part { feature: "matrix", is_in: cfg!(feature = "matrix"), what: "the channel Matrix" },
     Part {
         feature: "mcp",
         is_in: cfg!(feature = "mcp"),
         what: "tools of MCP servers, and sessions and runs as tools of others",
     },
+    Part { feature: "messages", is_in: cfg!(feature = "messages"), what: "Anthropic's Messages API, at /v1/messages" },
     Part { feature: "metrics", is_in: cfg!(feature = "metrics"), what: "the exporter for Prometheus" },
+    Part {
+        feature: "more-providers",
+        is_in: cfg!(feature = "more-providers"),
+        what: "the formats of Gemini, of the Responses API of OpenAI and of Ollama itself",
+    },
     Part {
         feature: "otlp",
         is_in: cfg!(feature = "otlp"),
@@ -32,8 +49,10 @@ pub(crate) const PARTS: [Part; 10] = [
         is_in: cfg!(feature = "postgres"),
         what: "stores in PostgreSQL, and several daemons over one of them",
     },
+    Part { feature: "responses", is_in: cfg!(feature = "responses"), what: "OpenAI's Responses API, at /v1/responses" },
     Part { feature: "telegram", is_in: cfg!(feature = "telegram"), what: "the bot of Telegram" },
     Part { feature: "web", is_in: cfg!(feature = "web"), what: "the text of web pages and of other HTML files" },
+    Part { feature: "websocket", is_in: cfg!(feature = "websocket"), what: "the RPC over WebSocket" },
 ];
 
 /// The arguments, the program's name first, with `--version` for the words of other programs: `belay version`, and `belay -v`
@@ -58,7 +77,7 @@ pub(crate) fn long() -> String {
     for Part { feature, is_in, what } in &PARTS {
         let mark = if *is_in { '+' } else { '-' };
         // Writing to a text cannot fail.
-        let _ = write!(text, "\n{mark} {feature:<10}{what}");
+        let _ = write!(text, "\n{mark} {feature:<16}{what}");
     }
     text
 }

@@ -3,12 +3,16 @@
 //! The types show the lifecycle: [`build`] returns [`Parts`], which are bound but not running. [`Parts::start`] returns
 //! [`Running`]. Only a `Running` can be waited for.
 
+#[cfg_attr(not(feature = "adapters"), path = "wiring/no_adapters.rs")]
+mod adapters;
 mod background;
 mod channels;
 mod completion;
 mod descriptors;
 #[cfg_attr(not(feature = "otlp"), path = "wiring/no_exporters.rs")]
 mod exporters;
+#[cfg(feature = "metrics")]
+mod latency;
 mod machine;
 mod metrics;
 mod process;
@@ -23,7 +27,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use belay_agent::{Agent, AgentParts, LeaseKeeper, OwnTexts};
-use belay_channels::{AllowLists, StdinChannel};
+use belay_channels::StdinChannel;
 use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, KeptSecrets, Models, SettingsSource};
 use belay_hooks::HookSet;
 use belay_maintenance::{BackupKeeper, Kept, RetentionJanitor};
@@ -32,7 +36,6 @@ use belay_parts::{
     hooks, meaning, transcriber, until_ended,
 };
 use belay_program::VERSION;
-use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
@@ -47,8 +50,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use adapters::Adapters;
 use background::Background;
-use channels::{absent, callback_client, leased_channels, on_node, pairing, stdin, telegram};
+pub(crate) use channels::PlatformPeople;
+use channels::{
+    PlatformServices, absent, callback_client, leased, leased_channels, matrix, on_node, pairing, stdin, telegram,
+};
 use exporters::Exporters;
 use machine::Machine;
 use metrics::{Figures, Recorder, figures};
@@ -71,6 +78,7 @@ pub(crate) struct Parts {
     hooks: HookSet,
     janitor: Arc<RetentionJanitor>,
     backups: Arc<BackupKeeper>,
+    adapters: Adapters,
     recorder: Recorder,
     figures: Figures,
     exporters: Exporters,
@@ -129,6 +137,7 @@ pub(crate) async fn build(
             workers,
             janitor,
             backups,
+            adapters,
             recorder,
             figures,
             exporters,
@@ -146,6 +155,7 @@ pub(crate) async fn build(
                 workers,
                 janitor,
                 backups,
+                adapters,
                 recorder,
                 figures,
                 exporters,
@@ -178,6 +188,7 @@ struct Assembled {
     hooks: HookSet,
     janitor: Arc<RetentionJanitor>,
     backups: Arc<BackupKeeper>,
+    adapters: Adapters,
     recorder: Recorder,
     figures: Figures,
     exporters: Exporters,
@@ -207,17 +218,17 @@ async fn assemble(
     let hooks = hooks(settings, env, programs.kept())?;
     let transcriber = transcriber(settings, secrets.transcription.as_ref())?;
     let attachments = programs.attachments(settings, store, clock.clone(), transcriber)?;
-    let allow_lists = AllowLists::of(&settings.channels.telegram);
-    let moves = store.moves();
-    allow_lists.load_moves(&*moves).await.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
-    let pairing = pairing(settings, &allow_lists, &ports, clock.clone()).await?;
+    let people = PlatformPeople::load(&settings.channels, &*store.moves()).await?;
+    let pairing = pairing(settings, &people.telegram, &ports, clock.clone()).await?;
     let texts = OwnTexts::new(hooks.bound(), clock.clone());
     let texts = Arc::new(texts.map_err(|error| agent_failure(&error))?);
-    let telegram =
-        telegram(settings, secrets.telegram, &allow_lists, pairing.clone(), attachments.clone(), texts, moves)?;
-    let telegram = telegram.map(|telegram| telegram.with_files(ports.blobs.clone()));
+    let blobs = ports.blobs.clone();
+    let services = PlatformServices { attachments: attachments.clone(), texts, moves: store.moves(), blobs };
+    let matrix = matrix(settings, secrets.matrix, people.matrix.clone(), &services, store.cursors())?;
+    let telegram = telegram(settings, secrets.telegram, &people.telegram, pairing.clone(), services)?;
+    let adapters = Adapters::new(settings, secrets.adapters, &store.cursors())?;
     let node = store.node();
-    let (keeper, held) = node.map(|node| node.leases(leased_channels(telegram.is_some()))).unzip();
+    let (keeper, held) = node.map(|node| node.leases(leased_channels(telegram.is_some(), matrix.is_some()))).unzip();
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
     let kept = Kept { outputs: programs.kept_outputs(), blobs: ports.blobs.clone(), uploads: store.uploads() };
@@ -245,7 +256,7 @@ async fn assemble(
         clock: clock.clone(),
         models: Models { chat: chosen.provider.info().clone(), embedder },
         version: VERSION.into(),
-        metrics: recorder.renderer(figures.clone()),
+        metrics: recorder.renderer(figures.clone(), clock.clone()),
         trajectory: Arc::new(recording),
         approvals: ports.approvals.clone(),
         archive: ports.archive.clone(),
@@ -267,7 +278,7 @@ async fn assemble(
         blobs: ports.blobs.clone(),
         links: links.clone(),
         texts: agent_texts(&hooks),
-        extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
+        extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().chain(adapters.routers()).collect(),
         control_socket: Some(paths.control_socket.clone()),
         ready,
     })
@@ -284,13 +295,15 @@ async fn assemble(
     let stdin = stdin(settings, env, paths, ports.clone()).map(Arc::new);
     channels.extend(stdin.clone().map(|stdin| stdin as Arc<dyn Channel>));
     channels.extend(telegram.map(|telegram| on_node(telegram, held.as_ref())));
+    channels.extend(adapters.channels());
+    channels.extend(matrix.map(|matrix| leased(matrix, held.as_ref())));
     channels.extend(webhook_secret.zip(callbacks.clone()).map(|(secret, client)| {
         Arc::new(CallbackChannel::new(secret, client, clock.clone(), links)) as Arc<dyn Channel>
     }));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
-    let reloadable =
-        Reloadable { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
+    let (prices, llm, keys) = (chosen.prices, chosen.config, chosen.keys);
+    let reloadable = Reloadable { people: people.clone(), prices, llm, keys };
     let agent = AgentParts {
         leases: node.zip(held).map(|(node, held)| node.delivery(held)),
         outgoing,
@@ -316,7 +329,7 @@ async fn assemble(
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
         channels,
-        absent: absent(allow_lists),
+        absent: absent(people, Adapters::access(settings)),
         store: ports,
         clock,
         boot: store.boot(),
@@ -339,6 +352,7 @@ async fn assemble(
         workers: served,
         janitor,
         backups,
+        adapters,
         recorder,
         figures,
         exporters,
@@ -387,6 +401,11 @@ impl Parts {
         tasks.spawn(async move {
             backups.work(stop).await;
             Ended::Backups
+        });
+        let serving = self.adapters.serve(gateway_stop.clone());
+        tasks.spawn(async move {
+            serving.await;
+            Ended::Connections
         });
         let (recorder, stop) = (self.recorder, gateway_stop.clone());
         tasks.spawn(async move {

@@ -114,6 +114,7 @@ pub(crate) struct App {
     /// Counts wrong webhook secrets by address.
     pub(crate) wrong_secrets: FailedAuthLimiter,
     /// Queue of accepted WebSockets; the server starts a task for each.
+    #[cfg_attr(not(feature = "websocket"), expect(dead_code, reason = "a build without sockets"))]
     pub(crate) sockets: mpsc::Sender<NewSocket>,
     /// Whether the agent accepts messages.
     pub(crate) ready: watch::Receiver<bool>,

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, Body, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, InboundStream,
-    Outbound, QueueMode, Refusal,
+    Ack, Body, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Confirmation, DeliverError,
+    DeliveryQuality, Envelope, InboundStream, Outbound, Quality, QueueMode, Refusal,
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
@@ -40,6 +40,10 @@ impl HttpChannel {
     }
 }
 
+/// An answer stays with its run, and a client reads it as often as it wants to.
+pub const HTTP_QUALITY: Quality =
+    Quality { delivery: DeliveryQuality::ExactlyOnce, confirmed_by: Confirmation::RealServer };
+
 #[async_trait]
 impl Channel for HttpChannel {
     fn id(&self) -> &ChannelId {
@@ -62,7 +66,7 @@ impl Channel for HttpChannel {
 
     /// A program waits for the answer to its own message, so each message gets a turn unless it asks for another mode.
     fn profile(&self) -> ChannelProfile<'_> {
-        ChannelProfile { queue_mode: QueueMode::Followup, ..ChannelProfile::default() }
+        ChannelProfile { queue_mode: QueueMode::Followup, quality: HTTP_QUALITY, ..ChannelProfile::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

@@ -46,8 +46,9 @@ pub struct GatewayConfig {
     pub max_body_bytes: usize,
     /// Longest time a request may wait for a run, in milliseconds, 1 to 3 600 000.
     pub max_wait_ms: u64,
-    /// Most event streams and WebSockets at a time, 1 to 65 536; one more is answered 503.
-    pub max_streams: usize,
+    /// Most event streams and WebSockets at a time; one more is answered 503. Absent: a quarter of `max_connections`.
+    #[serde(skip)]
+    pub max_streams: Option<usize>,
     /// Most unauthenticated WebSockets at a time, 1 to 65 536; one more is answered 503.
     #[serde(skip)]
     pub max_unauthenticated: usize,
@@ -80,7 +81,7 @@ impl Default for GatewayConfig {
             cors_origins: Vec::new(),
             max_body_bytes: 1024 * 1024,
             max_wait_ms: 600_000,
-            max_streams: 1024,
+            max_streams: None,
             max_unauthenticated: 256,
             max_buffered_bytes: 1536 * 1024,
             max_connections: 4096,
@@ -116,7 +117,6 @@ impl GatewayConfig {
         range("openai_client_gone_s", self.openai_client_gone_s, 0, 3600);
         range("max_body_bytes", self.max_body_bytes as u64, 1024, 64 * 1024 * 1024);
         range("max_wait_ms", self.max_wait_ms, 1, 3_600_000);
-        range("max_streams", self.max_streams as u64, 1, 65_536);
         range("max_connections", self.max_connections as u64, 1, 65_536);
         range("drain_s", self.drain_s, 0, 600);
         problems
@@ -140,6 +140,12 @@ impl GatewayConfig {
     pub fn listen_address(&self) -> Option<&str> {
         let address = self.listen.trim();
         (!address.is_empty() && !address.eq_ignore_ascii_case("off")).then_some(address)
+    }
+
+    /// Most event streams and WebSockets at a time. A quarter of the connections: the other requests always have the
+    /// larger part.
+    pub(crate) fn most_streams(&self) -> usize {
+        self.max_streams.unwrap_or_else(|| (self.max_connections / 4).max(1))
     }
 
     /// Longest time a request may wait for a run.
@@ -215,7 +221,6 @@ mod tests {
             openai_client_gone_s: 3601,
             max_body_bytes: 1,
             max_wait_ms: 0,
-            max_streams: 0,
             max_connections: 0,
             drain_s: 601,
             ..GatewayConfig::default()
@@ -230,7 +235,6 @@ mod tests {
                 "gateway.openai_client_gone_s",
                 "gateway.max_body_bytes",
                 "gateway.max_wait_ms",
-                "gateway.max_streams",
                 "gateway.max_connections",
                 "gateway.drain_s"
             ]

@@ -1,12 +1,12 @@
 //! The cursors of lists without a number for each row, as opaque text: the values that a list is sorted by, or the
 //! position in a list that is sorted by relevance.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belay_protocol::{KnownPrincipal, PrincipalCursor, SessionCursor, SessionKey, SessionSummary, UnixMillis};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest as _, Sha256};
 
 use crate::error::ApiError;
 
@@ -48,7 +48,7 @@ impl Search {
     /// The cursors of a search for these words in this session, or in all.
     pub(crate) fn of(terms: &[String], session: Option<&SessionKey>) -> Self {
         let asked = serde_json::json!([terms, session.map(SessionKey::as_str)]).to_string();
-        Self { digest: URL_SAFE_NO_PAD.encode(&Sha256::digest(asked)[..9]) }
+        Self { digest: URL_SAFE_NO_PAD.encode(&digest(&SHA256, asked.as_bytes()).as_ref()[..9]) }
     }
 
     /// The cursor behind that many rows.

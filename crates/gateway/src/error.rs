@@ -107,6 +107,7 @@ error_codes! {
     /// The cursor names no position of this list or stream.
     InvalidCursor = "invalid_cursor": 400;
     /// The request is no WebSocket upgrade.
+    #[cfg_attr(not(feature = "websocket"), expect(dead_code, reason = "a build without sockets"))]
     NoUpgrade = "no_upgrade": 400;
     /// A header that decides who asks for what is present twice.
     DuplicateHeader = "duplicate_header": 400;

@@ -52,6 +52,8 @@ mod routes;
 pub mod server;
 mod sign_ins;
 mod slots;
+#[cfg_attr(not(feature = "websocket"), path = "no_socket.rs")]
+mod socket;
 mod socket_watch;
 mod sse;
 mod streams;
@@ -65,7 +67,7 @@ mod write_timeout;
 mod ws;
 
 pub use callback::CallbackChannel;
-pub use channel::HttpChannel;
+pub use channel::{HTTP_QUALITY, HttpChannel};
 pub use checks::LIST_MAX;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use control_socket::ControlGroup;
@@ -74,8 +76,8 @@ pub use file_links::{LINK_KEY_BYTES, SignedLinks};
 pub use gauges::GaugeRefresh;
 pub use parts::{
     BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, DatabaseLoss, GatewayParts,
-    JudgeOfRules, Judged, KeptSecrets, Metrics, Models, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
-    SettingsReport, SettingsSource, Trajectory,
+    JudgeOfRules, Judged, KeptSecrets, Latency, LatencyPeriod, Metrics, Models, RoutineTest, RoutineTime, RoutineTimes,
+    RunJudge, SettingValue, SettingsReport, SettingsSource, Trajectory,
 };
 pub use router::serves;
 pub use server::Gateway;

@@ -1,10 +1,10 @@
 //! Accepted WebSockets that wait for a task of the server.
 
-use axum::extract::ws::WebSocket;
 use belay_protocol::Principal;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::peer::Peer;
+use crate::socket::WebSocket;
 
 /// Capacity of the queue of sockets that wait for their task, which starts at once. When it is full, the connection is
 /// dropped.

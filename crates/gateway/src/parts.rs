@@ -74,7 +74,7 @@ pub struct GatewayParts {
     pub models: Models,
     /// The program's version, shown by `/livez`.
     pub version: String,
-    /// Renders the metrics in the text format of Prometheus. `None`: the build has no exporter for it.
+    /// The metrics. `None`: the build has no exporter for Prometheus.
     pub metrics: Option<Metrics>,
     /// Formats the messages of a run as a recorded trajectory.
     pub trajectory: Trajectory,
@@ -129,8 +129,38 @@ pub struct ClusterView {
     pub hints: Arc<dyn Hints>,
 }
 
-/// Renders the current metrics.
-pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
+/// The metrics of this process.
+#[derive(Clone)]
+pub struct Metrics {
+    /// Renders the current ones in the text format of Prometheus.
+    pub render: Arc<dyn Fn() -> String + Send + Sync>,
+    /// The latencies of the last day.
+    pub latencies: Arc<dyn Fn() -> Vec<Latency> + Send + Sync>,
+}
+
+/// How long something took, by periods of the last day, oldest first. Periods without a measurement are left out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Latency {
+    /// `first_token`, `model_call`, `tool_call`, `wait` (until a run begins) or `stop` (until its end).
+    pub kind: &'static str,
+    /// The periods.
+    pub periods: Vec<LatencyPeriod>,
+}
+
+/// The latencies of a period, as estimates from a histogram.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LatencyPeriod {
+    /// Its begin.
+    pub at: UnixMillis,
+    /// The number of measurements.
+    pub count: u64,
+    /// Half of them took at most this time, in milliseconds.
+    pub p50_ms: f64,
+    /// 95 of 100 took at most this time, in milliseconds.
+    pub p95_ms: f64,
+}
 
 /// Formats the messages of a run as a recorded trajectory: one JSON object per line. The gateway does not know the format.
 /// The facts are the run's compactions, each behind the end of the newest call before it.
@@ -186,6 +216,9 @@ pub struct SettingValue {
     pub value: Value,
     /// Where it comes from: a file, a variable, `--set`, or `built-in`.
     pub origin: String,
+    /// What it means, in the words of the built-in settings file; empty for a key below one of its keys.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
 }
 
 /// A time at which a routine triggers.

@@ -108,7 +108,7 @@ const EXPOSED: [HeaderName; 7] = [
     RETRY_AFTER,
     CONTENT_DISPOSITION,
     HeaderName::from_static("x-request-id"),
-    anthropic::REQUEST_ID,
+    HeaderName::from_static("request-id"),
     HeaderName::from_static("x-belay-run"),
     HeaderName::from_static("x-belay-reason"),
     openai::SESSION_HEADER,
@@ -188,7 +188,7 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/memory", get(memory::list).delete(memory::delete_all))
         .route("/api/v1/memory/{id}", get(memory::show).put(memory::edit).delete(memory::delete))
         .route("/api/v1/sessions", get(sessions::list))
-        .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
+        .route("/api/v1/sessions/{key}", get(sessions::show).put(archive::rename).delete(archive::delete))
         .route("/api/v1/sessions/{key}/threads", get(archive::threads))
         .route("/api/v1/sessions/{key}/export", get(archive::export))
         .route("/api/v1/sessions/{key}/secrets", delete(archive::forget_secrets))
@@ -207,6 +207,7 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/settings", get(settings::show))
         .route("/api/v1/costs", get(costs::show))
         .route("/api/v1/ends", get(ends::count))
+        .route("/api/v1/latency", get(status::latency))
         .route("/api/v1/stop", post(stop::all))
         .route("/api/v1/freeze", get(freeze::show).post(freeze::begin))
         .route("/api/v1/thaw", post(freeze::thaw))
@@ -235,12 +236,8 @@ fn openai_table() -> Table {
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/completions", post(openai::complete))
         .route("/v1/embeddings", post(openai::embeddings))
-        .route("/v1/messages", post(anthropic::create))
-        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
-        .route("/v1/responses", post(responses::create))
-        .route("/v1/responses/{response}", get(responses::show).delete(responses::delete))
-        .route("/v1/responses/{response}/cancel", post(responses::cancel))
-        .route("/v1/responses/{response}/input_items", get(responses::input_items))
+        .merge(anthropic::table())
+        .merge(responses::table())
 }
 
 /// The routes of signed-in browsers, described in `openapi`.

@@ -136,7 +136,7 @@ impl Gateway {
             channel: id,
             no_session: SessionKey::from(belay_protocol::NO_SESSION),
             intake,
-            streams: Arc::new(Semaphore::new(parts.config.max_streams)),
+            streams: Arc::new(Semaphore::new(parts.config.most_streams())),
             failed_auth: Arc::new(Semaphore::new(parts.config.max_unauthenticated)),
             wrong_tokens: FailedAuthLimiter::default(),
             wrong_secrets: FailedAuthLimiter::default(),

@@ -104,10 +104,10 @@ impl RetentionJanitor {
 
     /// Deletes old outputs of tools.
     async fn tidy_outputs(&self) -> Result<(), StoreError> {
-        if self.config.keep_outputs_days == 0 {
+        if self.config.keep_details_days == 0 {
             return Ok(());
         }
-        let outputs = self.kept.outputs.forget_before(self.days_ago(self.config.keep_outputs_days)).await?;
+        let outputs = self.kept.outputs.forget_before(self.days_ago(self.config.keep_details_days)).await?;
         if outputs > 0 {
             info!(outputs, "old outputs of tools are deleted");
         }
@@ -137,7 +137,7 @@ impl RetentionJanitor {
         let before = |days: u32| (days > 0).then(|| self.days_ago(days));
         Retention {
             threads_before: before(self.config.keep_days),
-            events_before: before(self.config.keep_events_days),
+            events_before: before(self.config.keep_details_days),
             ended_routine_runs_before: before(self.keep_routine_runs_days),
             ephemeral_before: (self.keep_ephemeral_hours > 0).then(|| self.hours_ago(self.keep_ephemeral_hours)),
             keys_before: UnixMillis(self.clock.now().0.saturating_sub(KEYS_KEPT_MS)),
@@ -240,7 +240,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_older_than_the_settings_say_is_counted_and_then_deleted() {
-        let config = SessionsConfig { keep_days: 30, keep_outputs_days: 7, ..SessionsConfig::default() };
+        let config = SessionsConfig { keep_days: 30, keep_details_days: 7, ..SessionsConfig::default() };
         let (janitor, store, directory) = fixture(config).await;
         let expected = Removed { sessions: 1, threads: 1, ..Removed::default() };
         assert_eq!(janitor.tidy(true).await.unwrap(), expected);
@@ -279,7 +279,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_node_without_the_lease_deletes_nothing() {
-        let config = SessionsConfig { keep_days: 30, keep_outputs_days: 7, ..SessionsConfig::default() };
+        let config = SessionsConfig { keep_days: 30, keep_details_days: 7, ..SessionsConfig::default() };
         let (janitor, store, directory) = fixture(config).await;
         let (leases, book) = HeldLeases::new();
         let janitor = janitor.under_lease(Some(leases));

@@ -10,13 +10,18 @@ mod thoughts;
 #[cfg(test)]
 mod validity;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use async_trait::async_trait;
-use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, TextFormat, Thinking};
+use belay_protocol::{
+    DeltaSink, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply, ModelRequest, TextFormat, Thinking,
+};
 use reqwest::Client;
 use secrecy::SecretString;
+use tracing::warn;
 use url::Url;
 
-use self::request::RequestShape;
+use self::request::{Marks, RequestShape};
 use self::response::AnthropicDecoder;
 use self::thoughts::Thoughts;
 use crate::catalog::Format;
@@ -36,6 +41,20 @@ pub(crate) struct Anthropic {
     thoughts: Thoughts,
     /// Whether the form of an answer may be sent.
     forms: bool,
+    /// Whether the server has refused the marks of cacheable prefixes.
+    refuses_marks: AtomicBool,
+}
+
+/// Words of a refusal of the marks beside their name. Sources: `docs/reference/model-servers.md`. An error about their
+/// number or place is none.
+const REFUSED: [&str; 6] =
+    ["extra inputs are not permitted", "not supported", "unsupported", "unknown", "unrecognized", "unexpected"];
+
+/// Whether an error refuses the marks of cacheable prefixes.
+fn is_about_marks(error: &ModelError) -> bool {
+    let said = error.detail.to_lowercase();
+    let refused = REFUSED.iter().any(|words| said.contains(words));
+    error.kind == ModelErrorKind::BadRequest && said.contains("cache_control") && refused
 }
 
 impl Anthropic {
@@ -56,7 +75,21 @@ impl Anthropic {
         let ability = ability(Format::Anthropic, &info.model, &config.extra_body);
         let shape = RequestShape::new(config, info.vision, ability);
         let forms = beside_tools(Format::Anthropic, endpoint.url(), &config.extra_body);
-        Ok(Self { info, endpoint, shape, thoughts: Thoughts::default(), forms })
+        Ok(Self { info, endpoint, shape, thoughts: Thoughts::default(), forms, refuses_marks: AtomicBool::new(false) })
+    }
+
+    async fn ask(
+        &self,
+        request: &ModelRequest<'_>,
+        marks: Marks,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<ModelReply, ModelError> {
+        let wanted = request.thinking.is_some_and(|level| level != Thinking::Off);
+        let replay = if wanted { self.thoughts.replay(request.messages) } else { None };
+        let body = self.shape.body(request, &self.info.model, replay.as_ref(), marks);
+        let decoder = AnthropicDecoder::keeping(replay.as_ref().map(|_| &self.thoughts));
+        let context_tokens = request.model.is_none().then_some(self.info.context_tokens);
+        exchange(&self.endpoint, body, decoder, context_tokens, sink).await
     }
 }
 
@@ -71,12 +104,19 @@ impl ModelProvider for Anthropic {
     }
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let wanted = request.thinking.is_some_and(|level| level != Thinking::Off);
         refuse_unsupported(&self.info, &request)?;
-        let replay = if wanted { self.thoughts.replay(request.messages) } else { None };
-        let body = self.shape.body(&request, &self.info.model, replay.as_ref());
-        let decoder = AnthropicDecoder::keeping(replay.as_ref().map(|_| &self.thoughts));
-        let context_tokens = request.model.is_none().then_some(self.info.context_tokens);
-        exchange(&self.endpoint, body, decoder, context_tokens, sink).await
+        if self.refuses_marks.load(Ordering::Relaxed) {
+            return self.ask(&request, Marks::LeftOut, sink).await;
+        }
+        let error = match self.ask(&request, Marks::Sent, sink).await {
+            Err(error) if is_about_marks(&error) => error,
+            answer => return answer,
+        };
+        warn!(model = %self.info.model, "the server refuses the marks for its cache, which are not sent any more");
+        self.refuses_marks.store(true, Ordering::Relaxed);
+        match self.ask(&request, Marks::LeftOut, sink).await {
+            Ok(reply) => Ok(ModelReply { attempts: reply.attempts + error.attempts, ..reply }),
+            Err(last) => Err(ModelError { attempts: last.attempts + error.attempts, ..last }),
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::catalog::{self, Format};
 use crate::config::{EnvKeys, LlmConfig};
 use crate::error::ModelsError;
 use crate::fallback::Fallback;
-use crate::genai::Genai;
+use crate::genai;
 use crate::http::client_for;
 use crate::openai::OpenAi;
 use crate::price_list::PriceList;
@@ -90,7 +90,7 @@ fn backend(candidate: &CandidateConfig, servers: &mut Vec<Url>, http: &Client) -
     let provider: Arc<dyn ModelProvider> = match target.entry.format {
         Format::OpenAi => Arc::new(OpenAi::new(info, config, base, http, target.key)?),
         Format::Anthropic => Arc::new(Anthropic::new(info, config, base, http, target.key)?),
-        Format::Library(kind) => Arc::new(Genai::new(info, config, kind, base, http, target.key)?),
+        Format::Library(kind) => genai::provider(info, config, kind, base, http, target.key)?,
         Format::Rehearsal => Arc::new(Rehearsal::new()),
     };
     let server = servers.iter().position(|server| server == base).unwrap_or_else(|| {
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn each_key_and_each_model_that_stands_in_is_a_candidate_if_its_key_is_there() {
         let settings = config(json!({
-            "provider": "openai", "api_key_envs": ["A", "B"], "api_key_files": ["/c"],
+            "provider": "openai", "api_key_envs": ["A", "B", "C"],
             "fallbacks": [
                 {"provider": "anthropic"},
                 {"provider": "groq", "model": "x", "api_key_env": "G"},

@@ -31,20 +31,13 @@ pub fn candidates(config: &LlmConfig, keys: &EnvKeys) -> Vec<CandidateConfig> {
         }
         list.push(CandidateConfig { name, config, keys, lacks });
     };
-    let first =
-        LlmConfig { api_key_envs: Vec::new(), api_key_files: Vec::new(), fallbacks: Vec::new(), ..config.clone() };
+    let first = LlmConfig { api_key_envs: Vec::new(), fallbacks: Vec::new(), ..config.clone() };
     let first_keys = EnvKeys { further: Vec::new(), fallbacks: Vec::new(), ..keys.clone() };
     add(first.clone(), first_keys, "", None);
-    let envs = config.api_key_envs.iter().map(|name| (Some(name.clone()), None));
-    let files = config.api_key_files.iter().map(|file| (None, Some(file.clone())));
-    for (at, (env, file)) in envs.chain(files).enumerate() {
+    for (at, env) in config.api_key_envs.iter().enumerate() {
         let key = keys.further.get(at).cloned().flatten();
-        let lacks = is_missing(&key).then(|| match (&env, &file) {
-            (Some(env), _) => format!("the environment variable {env} is not set"),
-            (_, Some(file)) => format!("{} holds no key", file.display()),
-            (None, None) => "no key is named".to_owned(),
-        });
-        let config = LlmConfig { api_key_env: env, api_key_file: file, ..first.clone() };
+        let lacks = is_missing(&key).then(|| format!("the environment variable {env} is not set"));
+        let config = LlmConfig { api_key_env: Some(env.clone()), api_key_file: None, ..first.clone() };
         let keys = EnvKeys { configured: key, ..EnvKeys::default() };
         add(config, keys, &format!(" (key {})", at + 2), lacks);
     }

@@ -1,8 +1,8 @@
 //! The known providers: name, wire format, address and default model.
 
 use belay_text::near::nearest;
-use genai::adapter::AdapterKind;
 
+use crate::adapter::AdapterKind;
 use crate::error::ModelsError;
 
 /// The name that requests automatic selection.
@@ -49,6 +49,13 @@ pub(crate) struct Entry {
     pub(crate) default_model: &'static str,
     /// Whether its own server requires a key.
     pub(crate) key: KeyRule,
+}
+
+impl Entry {
+    /// Whether this build has no client for it.
+    fn is_absent(&self) -> bool {
+        !cfg!(feature = "more-providers") && matches!(self.format, Format::Library(_))
+    }
 }
 
 const fn hosted(name: &'static str, format: Format, base_url: &'static str, default_model: &'static str) -> Entry {
@@ -101,13 +108,20 @@ const ENTRIES: &[Entry] = &[
 /// Finds the provider of this name.
 ///
 /// # Errors
-/// [`ModelsError::UnknownProvider`], with the most similar known name.
+/// [`ModelsError::UnknownProvider`], with the most similar known name. [`ModelsError::AbsentProvider`] if this build has
+/// no client for it.
 pub(crate) fn find(name: &str) -> Result<&'static Entry, ModelsError> {
-    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| ModelsError::UnknownProvider {
+    let entry = ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| ModelsError::UnknownProvider {
         name: name.to_owned(),
-        nearest: nearest(name, ENTRIES.iter().map(|entry| entry.name).chain([AUTO])).map(str::to_owned),
-        known: ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
-    })
+        nearest: nearest(name, present().map(|entry| entry.name).chain([AUTO])).map(str::to_owned),
+        known: present().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
+    })?;
+    if entry.is_absent() { Err(ModelsError::AbsentProvider { name: name.to_owned() }) } else { Ok(entry) }
+}
+
+/// The providers that this build has a client for.
+fn present() -> impl Iterator<Item = &'static Entry> {
+    ENTRIES.iter().filter(|entry| !entry.is_absent())
 }
 
 /// A known provider, for a person who chooses one.
@@ -128,15 +142,15 @@ impl From<&Entry> for ProviderInfo {
     }
 }
 
-/// All known providers, the most common ones first.
+/// All providers that this build has a client for, the most common ones first.
 pub fn providers() -> impl Iterator<Item = ProviderInfo> {
-    ENTRIES.iter().map(ProviderInfo::from)
+    present().map(ProviderInfo::from)
 }
 
 /// The provider of this name.
 ///
 /// # Errors
-/// [`ModelsError::UnknownProvider`], with the most similar known name.
+/// [`ModelsError::UnknownProvider`], with the most similar known name, or [`ModelsError::AbsentProvider`].
 pub fn provider(name: &str) -> Result<ProviderInfo, ModelsError> {
     find(name).map(ProviderInfo::from)
 }

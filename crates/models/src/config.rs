@@ -59,16 +59,16 @@ pub struct LlmConfig {
     pub base_url: Option<String>,
     /// Name of the model. Absent: the provider's usual small model, or the first one that a local server offers.
     pub model: Option<String>,
+    /// Name of the model for titles, summaries and the heartbeat. Absent: this one.
+    pub small_model: Option<String>,
     /// Name of the environment variable with the key. The daemon reads it. Absent or empty: the provider's usual
     /// variable.
     pub api_key_env: Option<String>,
     /// File with the key. The daemon reads it.
     pub api_key_file: Option<PathBuf>,
     /// Names of environment variables with further keys for the same model, in the order in which they replace the
-    /// first key. At most 8, together with those in files.
+    /// first key. At most 8. One in a file is a fallback with the same model.
     pub api_key_envs: Vec<String>,
-    /// Files with further keys, after those in variables.
-    pub api_key_files: Vec<PathBuf>,
     /// Fallback models for when this one cannot answer, in this order. At most 8.
     pub fallbacks: Vec<FallbackConfig>,
     /// Most tokens to generate in one call, at least 1.
@@ -100,10 +100,10 @@ impl Default for LlmConfig {
             provider: "auto".into(),
             base_url: None,
             model: None,
+            small_model: None,
             api_key_env: None,
             api_key_file: None,
             api_key_envs: Vec::new(),
-            api_key_files: Vec::new(),
             fallbacks: Vec::new(),
             max_tokens: 4096,
             max_attempts: 3,
@@ -222,10 +222,7 @@ impl LlmConfig {
         check(self.model.as_ref().is_none_or(|m| !m.trim().is_empty()), "llm.model: must not be empty");
         let keys = [self.api_key_env.as_ref().is_some_and(|name| !name.is_empty()), self.api_key_file.is_some()];
         check(keys != [true, true], "llm.api_key_file: give either this or llm.api_key_env, not both");
-        check(
-            self.api_key_envs.len() + self.api_key_files.len() <= KEYS_MAX,
-            &format!("llm.api_key_envs: at most {KEYS_MAX} further keys, together with llm.api_key_files"),
-        );
+        check(self.api_key_envs.len() <= KEYS_MAX, &format!("llm.api_key_envs: at most {KEYS_MAX} further keys"));
         let empty = self.api_key_envs.iter().any(|name| name.trim().is_empty());
         check(!empty, "llm.api_key_envs: a name must not be empty");
         check(self.fallbacks.len() <= FALLBACKS_MAX, &format!("llm.fallbacks: at most {FALLBACKS_MAX}"));
@@ -270,7 +267,7 @@ pub struct EnvKeys {
     pub anthropic: Option<SecretString>,
     /// From `llm.api_key_env` or `llm.api_key_file`. It takes precedence over the other two.
     pub configured: Option<SecretString>,
-    /// From `llm.api_key_envs`, then `llm.api_key_files`, one for each name.
+    /// From `llm.api_key_envs`, one for each name.
     pub further: Vec<Option<SecretString>>,
     /// One for each of `llm.fallbacks`.
     pub fallbacks: Vec<Option<SecretString>>,
@@ -293,7 +290,7 @@ mod tests {
             "provider": "antropic", "base_url": "ftp://x", "model": " ", "api_key_env": "A", "api_key_file": "/b",
             "max_tokens": 0, "max_attempts": 11, "idle_timeout_s": 0, "context_tokens": 1,
             "temperature": 3.0, "extra_body": {"messages": [], "stream": false},
-            "api_key_envs": ["A", ""], "api_key_files": ["a", "b", "c", "d", "e", "f", "g"],
+            "api_key_envs": ["A", "", "C", "D", "E", "F", "G", "H", "I"],
             "fallbacks": [
                 {"provider": "auto"}, {"provider": "groq", "base_url": "ftp://x", "api_key_env": "A", "api_key_file": "/b"},
                 {"provider": "anthropic"}

@@ -13,6 +13,15 @@ pub enum ModelsError {
         /// All known names.
         known: String,
     },
+    /// The provider is known, and this build has no client for its format.
+    #[error(
+        "llm.provider: this build of Belay has no client for `{name}` (feature more-providers); remove the setting, or \
+         use a build with it: `belay --version --long` lists the parts"
+    )]
+    AbsentProvider {
+        /// The provider.
+        name: String,
+    },
     /// The provider needs a key, and none is configured.
     #[error("the model provider `{provider}` needs a key: {hint}")]
     MissingKey {

@@ -129,7 +129,7 @@ mod tests {
             (Format::OpenAi, "https://api.openai.com/v1", json!({"response_format": {"type": "text"}}), false),
             (Format::Anthropic, "https://api.anthropic.com", json!({}), true),
             (Format::Anthropic, "https://api.anthropic.com", json!({"output_config": {}}), false),
-            (Format::Library(genai::adapter::AdapterKind::Gemini), "https://g.example", json!({}), false),
+            (Format::Library(crate::adapter::AdapterKind::Gemini), "https://g.example", json!({}), false),
         ] {
             let sent = beside_tools(format, &url.parse().unwrap(), extra.as_object().unwrap());
             assert_eq!(sent, expected, "{url} {extra}");

@@ -8,6 +8,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use belay_protocol::{
     Arguments, DeltaSink, FinishReason, Message, MessageBody, ModelError, ModelInfo, ModelProvider, ModelReply,
@@ -34,7 +36,7 @@ use crate::vision::{NO_VISION, text_instead};
 use crate::wire::tool_name;
 
 /// A provider that is called through the library.
-pub(crate) struct Genai {
+struct Genai {
     info: ModelInfo,
     client: genai::Client,
     kind: AdapterKind,
@@ -43,12 +45,23 @@ pub(crate) struct Genai {
     options: ChatOptions,
 }
 
+/// Makes a provider of this kind at this base address.
+///
+/// # Errors
+/// [`ModelsError::Library`].
+pub(crate) fn provider(
+    info: ModelInfo,
+    config: &LlmConfig,
+    kind: AdapterKind,
+    base: &Url,
+    http: Client,
+    key: Option<&SecretString>,
+) -> Result<Arc<dyn ModelProvider>, ModelsError> {
+    Ok(Arc::new(Genai::new(info, config, kind, base, http, key)?))
+}
+
 impl Genai {
-    /// Makes a provider of this kind at this base address.
-    ///
-    /// # Errors
-    /// [`ModelsError::Library`].
-    pub(crate) fn new(
+    fn new(
         info: ModelInfo,
         config: &LlmConfig,
         kind: AdapterKind,

@@ -20,6 +20,8 @@
 //! `failure` and `overflow` for its errors, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for retries and
 //! fallback. `service` → `transcription` and `embeddings` for the other routes.
 
+#[cfg_attr(not(feature = "more-providers"), path = "no_adapter.rs")]
+mod adapter;
 mod anthropic;
 mod backend;
 mod base_url;
@@ -37,6 +39,7 @@ mod error;
 mod failure;
 mod fallback;
 mod formats;
+#[cfg_attr(not(feature = "more-providers"), path = "no_genai.rs")]
 mod genai;
 mod http;
 mod lenient;

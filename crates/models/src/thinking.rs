@@ -121,10 +121,10 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use genai::adapter::AdapterKind;
     use serde_json::json;
 
     use super::*;
+    use crate::adapter::AdapterKind;
 
     fn known(format: Format, model: &str) -> Ability {
         ability(format, model, &Map::new())

@@ -118,10 +118,10 @@ pub(crate) fn text_instead(message: &Message, why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use genai::adapter::AdapterKind;
     use serde_json::json;
 
     use super::*;
+    use crate::adapter::AdapterKind;
 
     #[test]
     fn a_model_is_known_to_see_by_its_name() {

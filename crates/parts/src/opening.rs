@@ -23,7 +23,7 @@ pub fn postgres_limits(settings: &Settings) -> PostgresLimits {
     PostgresLimits {
         connections: settings.store.connections,
         statement: Duration::from_secs(settings.store.statement_timeout_s),
-        lock: Duration::from_secs(settings.store.lock_timeout_s),
+        lock: settings.store.lock_timeout(),
     }
 }
 

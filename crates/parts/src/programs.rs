@@ -153,7 +153,7 @@ impl Programs {
 
     /// The sandbox of commands; `None`: there are no commands.
     pub fn command_sandbox(&self, settings: &Settings) -> Option<LazySandbox> {
-        let has_commands = settings.tools.commands.enabled || settings.tools.shell.enabled;
+        let has_commands = settings.tools.commands.enabled() || settings.tools.shell.enabled;
         has_commands.then(|| self.sandbox.clone())
     }
 

@@ -16,8 +16,8 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::{
-    BootId, Clock, EndReader, MoveStore, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader,
-    UploadStore,
+    BootId, Clock, Cursors, EndReader, MoveStore, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore,
+    SpendReader, UploadStore,
 };
 use belay_settings::{Settings, store_place};
 use belay_store::{
@@ -182,6 +182,11 @@ impl Store {
 
     /// The conversations that have another address now.
     pub fn moves(&self) -> Arc<dyn MoveStore> {
+        Arc::new(self.kept.clone())
+    }
+
+    /// How far channels have read their sources.
+    pub fn cursors(&self) -> Arc<dyn Cursors> {
         Arc::new(self.kept.clone())
     }
 

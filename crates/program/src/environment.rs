@@ -60,6 +60,12 @@ impl Environment {
         self.raw(name).and_then(OsStr::to_str)
     }
 
+    /// The command line of the person's editor: `VISUAL`, else `EDITOR`.
+    pub fn editor(&self) -> Option<String> {
+        let named = |name| self.raw(name).and_then(|value| value.to_str()).filter(|value| !value.trim().is_empty());
+        named("VISUAL").or_else(|| named("EDITOR")).map(str::to_owned)
+    }
+
     /// Whether a terminal may be written with colours: without `NO_COLOR` (<https://no-color.org>), and unless it is dumb.
     pub fn has_colour(&self) -> bool {
         self.raw("NO_COLOR").is_none() && !self.has_dumb_terminal()

@@ -5,6 +5,7 @@ mod columns;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 
+pub use belay_terminal::is_folded;
 use belay_terminal::{LiveArea, Look, question};
 
 use crate::environment::Environment;
@@ -81,6 +82,11 @@ impl<'a> Output<'a> {
     /// Whether a person reads the output.
     pub fn is_terminal(self) -> bool {
         self.terminal
+    }
+
+    /// Whether the output has colours.
+    pub fn has_colour(self) -> bool {
+        self.colour
     }
 
     /// Replaces the line that was shown last; for terminals. A text longer than 79 characters is cut: a line that wraps
@@ -223,10 +229,20 @@ fn escaped(text: &str) -> String {
     belay_text::escaped(text).into_owned()
 }
 
-/// Shows an approval request on stderr, in yellow if `colour` is set.
-pub fn ask(text: &str, colour: bool) {
-    let shown = question(text, Look { width: 80, colour }).join("\n"); // the terminal wraps it
+/// Shows an approval request on stderr; elsewhere than on a terminal as it is. `more`: how a person sees the rest of a long
+/// one, of which the beginning is shown then.
+pub fn ask(text: &str, colour: bool, more: Option<&str>) {
+    let shown = match error_columns() {
+        Some(width) => question(text, Look { width, colour }, more).join("\n"),
+        None => escaped(text),
+    };
     let _ = std::io::stderr().lock().write_all(format!("{shown}\n").as_bytes()); // on failure, nobody else can be told
+}
+
+/// The width of the terminal that standard error is, if it is one.
+fn error_columns() -> Option<usize> {
+    let asked = || rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    io::stderr().is_terminal().then(asked).map(|columns| if columns == 0 { USUAL_COLUMNS } else { columns })
 }
 
 /// Prints a note for people on stderr.

@@ -28,6 +28,10 @@ pub trait Archive: Send + Sync {
     /// The conversations of a session, oldest first; empty if there is no such session.
     async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError>;
 
+    /// Gives the current conversation of a session this title. `None`: its first words are its title again, until a
+    /// model writes one. Committed. Without such a session, nothing changes.
+    async fn set_title(&self, session: &SessionKey, title: Option<String>) -> Result<(), StoreError>;
+
     /// The messages of a conversation after a position, oldest first, at most `limit`. Undone and cleared messages are
     /// left out, and so are messages of one run alone.
     async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError>;

@@ -213,7 +213,7 @@ pub enum AttachmentError {
     #[error("the file did not arrive completely: {0}")]
     Broken(String),
     /// Attachments are disabled.
-    #[error("attachments are disabled here (attachments.enabled)")]
+    #[error("attachments are disabled here (attachments.max_count)")]
     Disabled,
     /// The store failed.
     #[error(transparent)]

@@ -13,7 +13,10 @@ use crate::ids::{CallId, ChannelId, RunId};
 use crate::inbound::Envelope;
 use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
+use crate::quality::Quality;
+use crate::repeat::{LookUp, Repeat};
 use crate::route::ReplyRoute;
+use crate::time::UnixMillis;
 
 /// The messages of a channel. When the stream ends, the channel takes no more messages; it can still deliver.
 pub type InboundStream = Pin<Box<dyn Stream<Item = Envelope> + Send>>;
@@ -39,8 +42,20 @@ pub trait Channel: Send + Sync {
     /// See [`DeliverError`]: each kind determines whether delivery is retried.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the message may or may not have been delivered. The caller treats it as ambiguous.
+    /// If the future is dropped, the message may or may not have been delivered. The caller treats it as ambiguous, see
+    /// [`ChannelProfile::repeat`].
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError>;
+
+    /// Asks the platform for the pieces of a message that it may have accepted. Called before a delivery with an
+    /// unknown result is given up, also after a restart, if the profile sets `looks_up`. Pieces up to
+    /// `Outbound::pieces_sent` are known; the attempt that may have sent more began at `since` or later. If all pieces
+    /// are there, [`Channel::deliver`] is called with their number: it sends nothing then, and succeeds.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    async fn look_up(&self, _message: &Outbound, _since: UnixMillis) -> LookUp {
+        LookUp::Unknown
+    }
 
     /// The constant properties of the channel. The default is that of a channel through which people write.
     fn profile(&self) -> ChannelProfile<'_> {
@@ -84,11 +99,33 @@ pub struct ChannelProfile<'a> {
     pub max_file_bytes: u64,
     /// One or two sentences for the model: how to write answers for this channel. `None`: nothing special.
     pub hints: Option<&'a str>,
+    /// What a repetition of a message does whose result is unknown.
+    pub repeat: Repeat,
+    /// Whether [`Channel::look_up`] asks the platform.
+    pub looks_up: bool,
+    /// What the channel promises about its deliveries.
+    pub quality: Quality,
+}
+
+impl ChannelProfile<'_> {
+    /// Whether a delivery with an unknown result continues, by a repetition or by a question to the platform.
+    pub fn settles_unknown(&self) -> bool {
+        self.looks_up || self.repeat != Repeat::Ambiguous
+    }
 }
 
 impl Default for ChannelProfile<'_> {
     fn default() -> Self {
-        Self { keeps_alive: true, carries_people: true, queue_mode: QueueMode::Steer, max_file_bytes: 0, hints: None }
+        Self {
+            keeps_alive: true,
+            carries_people: true,
+            queue_mode: QueueMode::Steer,
+            max_file_bytes: 0,
+            hints: None,
+            repeat: Repeat::Ambiguous,
+            looks_up: false,
+            quality: Quality::default(),
+        }
     }
 }
 
@@ -142,10 +179,39 @@ pub enum LiveNews {
 pub struct LiveState {
     /// The running tool calls, the oldest first. Empty: the model is asked.
     pub calls: Vec<LiveCall>,
+    /// The newest calls that have ended, the newest last: at most [`LiveState::ENDED_MAX`].
+    pub ended: Vec<EndedCall>,
     /// The tokens of the run and its child runs so far, read and written.
     pub tokens: u64,
     /// Their cost so far, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+}
+
+impl LiveState {
+    /// Most ended calls that are kept. 32: more than end between two looks of a view.
+    pub const ENDED_MAX: usize = 32;
+
+    /// Adds a call that has ended.
+    pub fn end_call(&mut self, call: LiveCall, took: Duration, is_success: bool) {
+        let number = self.ended.last().map_or(1, |last| last.number + 1);
+        if self.ended.len() == Self::ENDED_MAX {
+            self.ended.remove(0);
+        }
+        self.ended.push(EndedCall { number, call, took, is_success });
+    }
+}
+
+/// A tool call that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedCall {
+    /// Its number among the ended calls of the run, from 1.
+    pub number: u32,
+    /// The call.
+    pub call: LiveCall,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether its result is a success.
+    pub is_success: bool,
 }
 
 /// A running tool call.

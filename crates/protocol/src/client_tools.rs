@@ -10,14 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::{ApprovalId, CallId};
-use crate::json_bytes::json_bytes;
 use crate::tool_schema::ToolSchema;
 
 /// The maximum number of tools of one client. 512: front ends send some dozens, and every request of the run has them all.
 pub const CLIENT_TOOLS_MAX: usize = 512;
 
-/// The maximum length of all descriptions and schemas together, in bytes. 512 KiB: about 130 000 tokens, more than most
-/// models read.
+/// The maximum length of all names, descriptions and schemas together, in bytes. 512 KiB: about 130 000 tokens, more than
+/// most models read.
 pub const CLIENT_TOOLS_MAX_BYTES: usize = 512 * 1024;
 
 /// The maximum length of a name, in bytes. 128: Anthropic takes names of that length, and OpenAI of half. Source: the pattern
@@ -174,7 +173,19 @@ pub struct ClientToolProblem {
     pub why: String,
 }
 
+impl ClientTool {
+    /// The length of its texts in bytes.
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.description.len() + self.parameters.text().get().len()
+    }
+}
+
 impl ClientTools {
+    /// The length of all texts in bytes.
+    pub fn bytes(&self) -> usize {
+        self.tools.iter().map(ClientTool::bytes).sum()
+    }
+
     /// Checks the list against the limits.
     ///
     /// # Errors
@@ -185,7 +196,6 @@ impl ClientTools {
             return Err(whole(format!("at most {CLIENT_TOOLS_MAX} tools are accepted, not {}", self.tools.len())));
         }
         let mut names = HashSet::new();
-        let mut bytes = 0;
         for (at, tool) in self.tools.iter().enumerate() {
             let problem = |field, why: String| ClientToolProblem { at: Some(at), field, why };
             let name = &tool.name;
@@ -207,11 +217,12 @@ impl ClientTools {
                     format!("the parameters of {name:?} must be a JSON Schema of an object"),
                 ));
             }
-            bytes += tool.description.len() + json_bytes(&tool.parameters);
         }
+        let bytes = self.bytes();
         if bytes > CLIENT_TOOLS_MAX_BYTES {
-            let why =
-                format!("descriptions and schemas have {bytes} bytes; at most {CLIENT_TOOLS_MAX_BYTES} are accepted");
+            let why = format!(
+                "names, descriptions and schemas have {bytes} bytes; at most {CLIENT_TOOLS_MAX_BYTES} are accepted"
+            );
             return Err(whole(why));
         }
         match &self.choice {

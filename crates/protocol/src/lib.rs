@@ -14,8 +14,8 @@
 //!    [`refusal`] → [`tool`] → [`handle`] → [`output`] → [`pins`] → [`process`] → [`secret`] → [`server_login`] → [`embedder`].
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
-//!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
-//!    [`moves`] → [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
+//!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`repeat`] → [`outbound`] →
+//!    [`access`] → [`moves`] → [`people`] → [`sign_in`] → [`cursor`] → [`quality`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
 //!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`trouble`] → [`plan_command`] → [`goal`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`cluster`] → [`held_leases`] → [`thread`] → [`store`] → [`archive`] →
@@ -41,8 +41,10 @@ pub mod callback;
 pub mod channel;
 pub mod client_tools;
 pub mod cluster;
+mod compact_json;
 pub mod context;
 pub mod control;
+pub mod cursor;
 pub mod decision;
 pub mod declared;
 pub mod embedder;
@@ -55,6 +57,7 @@ pub mod handle;
 pub mod heartbeat;
 pub mod held_leases;
 pub mod hook;
+mod id_end;
 pub mod idempotency;
 pub mod ids;
 pub mod inbound;
@@ -78,8 +81,10 @@ pub mod process;
 pub mod progress;
 pub mod provenance;
 pub mod purpose;
+pub mod quality;
 pub mod question;
 pub mod refusal;
+pub mod repeat;
 pub mod route;
 pub mod routine;
 pub mod routine_request;
@@ -123,8 +128,8 @@ pub use attachment::{
     NO_TEXT, NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader, with_spoken,
 };
 pub use channel::{
-    Channel, ChannelError, ChannelProfile, CommandInfo, InboundStream, LiveCall, LiveNews, LiveState, LiveView,
-    Preview, Streaming,
+    Channel, ChannelError, ChannelProfile, CommandInfo, EndedCall, InboundStream, LiveCall, LiveNews, LiveState,
+    LiveView, Preview, Streaming,
 };
 pub use client_tools::{
     CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem,
@@ -139,6 +144,7 @@ pub use context::{
     Skills, Skipped, Unusable, UnusableKind, Variable,
 };
 pub use control::{Control, StopTarget};
+pub use cursor::{Cursor, InvalidCursor};
 pub use declared::DeclaredOutput;
 pub use embedder::{Embedder, EmbeddingError};
 pub use event::{Event, EventKind, NewEvent, Seq};
@@ -150,6 +156,7 @@ pub use handle::{HandlePort, KeepHandle, MAX_HANDLE};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use held_leases::{HeldLeases, LeaseBook};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
+pub use id_end::IdEnd;
 pub use idempotency::IdempotencyKey;
 pub use ids::{
     ApprovalId, BootId, CallId, ChannelId, ConnectionId, FreezeId, IdPrefix, JobId, LinkId, MailId, OrderId, OutboxId,
@@ -187,8 +194,10 @@ pub use process::{BackgroundProcess, Generation, NoProcesses, ProcessesOf, RunPr
 pub use progress::{Action, JobProgress};
 pub use provenance::{Audience, Author, EarlierMessage, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{NO_SESSION, OpenReservations, Purpose, Spent};
+pub use quality::{Confirmation, DeliveryQuality, Quality};
 pub use question::Question;
 pub use refusal::{ProviderFault, ProviderRefusal};
+pub use repeat::{LookUp, OutboxKey, Repeat};
 pub use route::ReplyRoute;
 pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineOrigin, RoutinePut, RoutineRecord,
@@ -206,20 +215,22 @@ pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile,
 pub use server_login::{BegunLogin, EndedLogin, LoginRefusal, LoginReport, LoginState, ServerLogins};
 pub use session::{RESERVED_KEYS, SessionCursor, SessionFilter, SessionLifetime, beginning_of};
 pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
-pub use status::{BackgroundWork, CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
+pub use status::{
+    BackgroundWork, CandidateStatus, ChannelState, ChannelStatus, JobsStatus, ModelTrouble, StatusReport,
+};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason, unmark_value};
 pub use store::{
     Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClientCallStore, ClusterStore,
-    CollectedStart, ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Deferral, DispatcherStore,
-    Draw, Drawn, Durability, EditOutcome, EditedMessage, EndCount, EndQuery, EndReader, EventLog, EventQuery,
-    FinishedRun, Forgotten, HeldJobs, Hints, HistoryEntry, InputReader, JobAttempt, JobAttempts, JobCaps, JobChange,
-    JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneClaim,
-    LaneStore, MailEnd, MailPlace, MailStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
-    NoteSelection, NoteStore, NoteVector, NoteVectors, OpenedLane, Opening, OrderStore, Outbox, OutboxRow, OutboxState,
-    PausedRun, PendingRun, Period, Presence, PromptNotes, Remembered, RoutineNumbers, RoutineReader, RoutineRunStore,
-    RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SaidQuery, SentMessage, SessionReader,
-    SessionSummary, SkillSnapshot, SkillStore, SpendLedger, SpendReader, StoreHealth, ThreadEdit, ThreadSnapshot,
-    TitleStore, TurnCompaction, Untitled, WorkLeases,
+    CollectedStart, ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Cursors, Deferral,
+    DispatcherStore, Draw, Drawn, Durability, EditOutcome, EditedMessage, EndCount, EndQuery, EndReader, EventLog,
+    EventQuery, FinishedRun, Forgotten, HeldJobs, Hints, HistoryEntry, InputReader, JobAttempt, JobAttempts, JobCaps,
+    JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput,
+    LaneClaim, LaneStore, MailEnd, MailPlace, MailStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive,
+    NoteFilter, NoteSelection, NoteStore, NoteVector, NoteVectors, OpenedLane, Opening, OrderStore, Outbox, OutboxRow,
+    OutboxState, PausedRun, PendingRun, Period, Presence, PromptNotes, Remembered, RoutineNumbers, RoutineReader,
+    RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SaidQuery, SentMessage,
+    SessionReader, SessionSummary, SkillSnapshot, SkillStore, SpendLedger, SpendReader, StoreHealth, ThreadEdit,
+    ThreadSnapshot, TitleStore, TurnCompaction, Untitled, WorkLeases,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;
@@ -233,7 +244,7 @@ pub use tool_health::{
     ToolState, ToolSwitch, ToolSwitches,
 };
 pub use tool_schema::ToolSchema;
-pub use tool_set::{FIND_TOOLS, Moment, ToolSet};
+pub use tool_set::{FIND_TOOLS, Moment, READ_OUTPUT, ToolSet};
 pub use transcriber::{AudioFormat, Recording, RecordingLimits, Transcriber, TranscriptionError};
 pub use trouble::{NoTroubles, Severity, Trouble, TroubleSource, TroubledPart};
 pub use watch::{Accepted, Partial, RunWatch};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::client_tools::{ClientNote, ClientTools};
+use crate::json_bytes::json_bytes;
 
 /// The maximum length of a text that a client may add to the system prompt of one run, in bytes.
 pub const EXTRA_PROMPT_MAX_BYTES: usize = 20_000;
@@ -313,6 +314,14 @@ impl RunOptions {
     /// Whether no option is set.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Their length in bytes, as they are kept; that of the client's tools without their form.
+    pub fn bytes(&self) -> usize {
+        match &self.client_tools {
+            None => json_bytes(self),
+            Some(tools) => tools.bytes() + json_bytes(&Self { client_tools: None, ..self.clone() }),
+        }
     }
 
     /// These options; unset ones are taken from `base`.

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use crate::ids::{ChannelId, OutboxId, RunId, SessionKey};
 use crate::question::Question;
+use crate::repeat::OutboxKey;
 use crate::route::ReplyRoute;
 use crate::sent_file::OutboundFile;
 
@@ -84,6 +85,11 @@ impl Outbound {
         Self { id, run_id, route, text, pieces_sent: 0, question, preview, callback, unchecked, file }
     }
 
+    /// The key by which a platform recognises a repetition.
+    pub fn key(&self) -> OutboxKey {
+        OutboxKey::of(self.id)
+    }
+
     /// The same message, with a text that hooks have checked.
     #[must_use]
     pub fn checked(self) -> Self {
@@ -131,7 +137,9 @@ pub enum DeliverError {
         /// The parts that the platform has accepted so far, including those of earlier attempts.
         pieces_sent: u32,
     },
-    /// The request was sent and no answer came: the message may or may not have been delivered. It is not retried.
+    /// The request was sent and no answer came: the message may or may not have been delivered. It is retried only if
+    /// the channel's [`Repeat`](crate::Repeat) is harmless, or if the platform says by
+    /// [`Channel::look_up`](crate::Channel::look_up) that it does not have it.
     #[error("perhaps delivered: {detail}")]
     Ambiguous {
         /// The reason, for the log.

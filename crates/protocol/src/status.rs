@@ -9,6 +9,7 @@ use crate::ids::{ChannelId, RunId, SessionKey};
 use crate::model::ModelInfo;
 use crate::process::BackgroundProcess;
 use crate::purpose::{OpenReservations, Purpose, Spent};
+use crate::quality::Quality;
 use crate::store::{JobNumbers, RoutineNumbers};
 use crate::time::UnixMillis;
 use crate::tool_health::ToolHealth;
@@ -79,6 +80,37 @@ pub struct BackgroundWork {
     /// Processes that commands have left in the background, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<BackgroundProcess>,
+    /// The channels through which people and programs write, by name.
+    pub channel_states: Vec<ChannelStatus>,
+}
+
+/// A channel through which people or programs write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ChannelStatus {
+    /// Its name.
+    pub channel: ChannelId,
+    /// Whether it takes messages.
+    pub state: ChannelState,
+    /// Why it does not work as it should, for operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// What it promises about its deliveries.
+    #[serde(flatten)]
+    pub quality: Quality,
+}
+
+/// Whether a channel takes messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelState {
+    /// Nothing is known to be wrong.
+    Ready,
+    /// Something is wrong.
+    Troubled,
+    /// Another node of the cluster serves it.
+    Elsewhere,
 }
 
 /// Open jobs.

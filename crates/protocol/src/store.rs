@@ -10,6 +10,7 @@
 //! | [`TitleStore`], [`SkillStore`] | titles of conversations, the skills that they began with |
 //! | [`EventLog`] | events |
 //! | [`Outbox`] | replies that wait for delivery |
+//! | [`Cursors`] | how far channels have read their sources |
 //! | [`JobReader`], [`JobStore`], [`JobAttempts`] | jobs |
 //! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines and routine runs |
 //! | [`NoteStore`], [`NoteArchive`], [`PromptNotes`], [`NoteVectors`] | notes: for tools, for people, for prompts, for the search by meaning |
@@ -25,6 +26,7 @@
 
 mod client_calls;
 mod cluster;
+mod cursors;
 mod dispatcher;
 mod events;
 mod health;
@@ -44,6 +46,7 @@ mod titles;
 
 pub use client_calls::ClientCallStore;
 pub use cluster::{ClusterStore, Hints, MailEnd, MailStore, OrderStore, WorkLeases};
+pub use cursors::{CURSORS_MAX, Cursors};
 pub use dispatcher::{
     ACTED_ON_KEPT, ActedOn, ClaimState, Claimed, DispatcherStore, KeyClaim, RECENT_INPUTS, UnfinishedRun,
 };

@@ -25,8 +25,10 @@ pub struct ToolHealthConfig {
     /// The failures in a row after which a tool is reported; at most [`MOST_FAILURES`]. 0: never.
     pub report_after: u32,
     /// The period of these failures, in seconds. 0: unlimited.
+    #[serde(skip)]
     pub within_s: u64,
-    /// The minimum number of different runs among them; 1 to [`MOST_RUNS`].
+    /// The minimum number of different runs among them.
+    #[serde(skip)]
     pub runs: u32,
     /// Further rules for failing tools.
     pub rules: Vec<ToolHealthRule>,
@@ -73,6 +75,7 @@ fn two() -> u32 {
 }
 
 impl Default for ToolHealthConfig {
+    /// An hour and two runs, as for a rule that does not say: one looping run cannot condemn a tool.
     fn default() -> Self {
         Self { report_after: 5, within_s: hour(), runs: two(), rules: Vec::new() }
     }
@@ -188,6 +191,10 @@ pub struct ToolHealth {
     pub revision: Option<String>,
     /// Its state.
     pub state: ToolState,
+    /// Its calls since this start of the daemon. Refused and stopped calls are not part of it.
+    pub calls: u64,
+    /// Those of them that have failed.
+    pub failed: u64,
     /// The failures in a row since this start of the daemon, or those for which it was disabled.
     pub failures: u32,
     /// The number of different runs among them, if known.

@@ -1,6 +1,7 @@
 //! The JSON Schema of a tool's arguments: as a tree for the code that looks inside, and as a text for what is sent and
 //! stored.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::compact_json::compact;
 use crate::shown_schema::shown;
 
 /// A JSON Schema. It has a tree, a text without spaces, or both: each is made of the other when it is first needed, and
@@ -30,6 +32,19 @@ impl ToolSchema {
     /// several times the memory of its text.
     pub fn as_text(tree: &Value) -> Self {
         Self(Arc::new(Forms { text: text_of(tree).into(), ..Forms::default() }))
+    }
+
+    /// The schema of this text, as somebody has written it. Most texts are kept without their tree.
+    ///
+    /// # Errors
+    /// The text has no tree: it has half of a character, or a number that is too large, or it is too deep.
+    pub fn of_text(text: &RawValue) -> Result<Self, serde_json::Error> {
+        let text = match compact(text.get()) {
+            Some(Cow::Borrowed(_)) => text.to_owned(),
+            Some(Cow::Owned(shorter)) => RawValue::from_string(shorter)?,
+            None => return serde_json::from_str(text.get()).map(|tree| Self::as_text(&tree)),
+        };
+        Ok(Self(Arc::new(Forms { text: text.into(), ..Forms::default() })))
     }
 
     /// The text, without spaces.
@@ -62,7 +77,7 @@ impl Deref for ToolSchema {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        let read = |text: &RawValue| serde_json::from_str(text.get()).expect("the text was written from a tree");
+        let read = |text: &RawValue| serde_json::from_str(text.get()).expect("each text has a tree");
         self.0.tree.get_or_init(|| self.0.text.get().map(|text| read(text)).unwrap_or_default())
     }
 }
@@ -138,6 +153,22 @@ mod tests {
         assert_eq!(ToolSchema::from(json!({"a": 1, "b": 2})), ToolSchema::as_text(&json!({"b": 2, "a": 1})));
         assert_ne!(ToolSchema::from(json!([])), ToolSchema::from(json!({})));
         assert!(!ToolSchema::from(json!([])).is_object());
+    }
+
+    #[test]
+    fn a_text_of_somebody_else_is_the_same_as_its_tree() {
+        let of = |text: &str| ToolSchema::of_text(serde_json::from_str(text).expect("JSON"));
+        for text in [r#"{ "type": "object", "properties": {"a": {"const": 1e3}} }"#, r#"{"a":"\ud83d\ude00"}"#, "[ ]"] {
+            let (schema, tree) = (of(text).expect("a tree"), serde_json::from_str::<Value>(text).expect("a tree"));
+            assert_eq!((&schema, &*schema), (&ToolSchema::from(tree.clone()), &tree));
+            assert!(!schema.text().get().contains(' '), "{schema}");
+            assert_eq!(schema.is_object(), tree.is_object());
+        }
+        let plain = of(r#"{"a":[]}"#).expect("a tree");
+        assert!(plain.0.tree.get().is_none());
+        for text in [r#"{"a":1e999}"#, r#"{"a":"\ud83d"}"#, &format!("{}{}", "[".repeat(1000), "]".repeat(1000))] {
+            assert!(of(text).is_err(), "{text}");
+        }
     }
 
     #[test]

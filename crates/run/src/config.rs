@@ -33,6 +33,9 @@ pub struct AgentConfig {
     pub send_file: bool,
     /// Whether a model checks that an autonomous agent's final text meets the request.
     pub completion_check: bool,
+    /// The time zone of dates in prompts and of all times of day in the settings, as an IANA name. Absent: that of the
+    /// machine for dates in prompts, UTC for times of day.
+    pub timezone: Option<String>,
     /// Thinking effort of the model before each step. Absent: the model's default.
     pub thinking: Option<Thinking>,
     /// Replaces the built-in description of the agent at the head of the system prompt.
@@ -41,7 +44,8 @@ pub struct AgentConfig {
     pub subagents: SubagentsConfig,
     /// Executors that the steps of a plan may name, besides `general`.
     pub executors: BTreeMap<String, ExecutorConfig>,
-    /// Values of `[agent.plan]`.
+    /// Limits of plans. No setting changes them.
+    #[serde(skip)]
     pub plan: PlanConfig,
 }
 
@@ -55,6 +59,7 @@ impl Default for AgentConfig {
             send_message: false,
             send_file: false,
             completion_check: false,
+            timezone: None,
             thinking: None,
             system_prompt: None,
             executors: BTreeMap::new(),
@@ -87,7 +92,6 @@ impl AgentConfig {
         for (name, executor) in &self.executors {
             executor.validate(name, &mut problems);
         }
-        self.plan.validate(&mut problems);
         problems
     }
 
@@ -101,20 +105,19 @@ impl AgentConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SubagentsConfig {
-    /// Whether the model is offered the tool `spawn_subagent`.
-    pub enabled: bool,
     /// Maximum depth of a run tree. 1: a conversation may start subagents, which may start none.
+    #[serde(skip)]
     pub max_depth: u32,
     /// Maximum number of subagents of one tree that run at the same time.
     #[serde(skip)]
     pub max_live: u32,
-    /// Maximum number of subagents of all sessions that run at the same time, at each depth; one more waits. 1 to
-    /// 10000.
+    /// Maximum number of subagents of all sessions that run at the same time, at each depth; one more waits.
+    #[serde(skip)]
     pub max_concurrent: usize,
     /// Maximum number of subagents that one tree may start in total.
     #[serde(skip)]
     pub max_total: u32,
-    /// Maximum number of steps of one subagent; a call may ask for fewer.
+    /// Maximum number of steps of one subagent; a call may ask for fewer. 0: the model is not offered `spawn_subagent`.
     pub max_turns: u32,
     /// Maximum time of one subagent, in seconds; a call may ask for less.
     pub max_time_s: u64,
@@ -122,17 +125,10 @@ pub struct SubagentsConfig {
 
 impl Default for SubagentsConfig {
     /// 30 steps and 10 minutes are the limits of Gemini CLI's subagents. The caps of a tree are chosen so that one
-    /// request cannot keep more than a few model calls open.
+    /// request cannot keep more than a few model calls open. Depth 2: a subagent may have helpers of its own, and more
+    /// levels only pass the same task on. Eight at each depth: two full trees.
     fn default() -> Self {
-        Self {
-            enabled: true,
-            max_depth: 2,
-            max_live: 4,
-            max_concurrent: 8,
-            max_total: 16,
-            max_turns: 30,
-            max_time_s: 600,
-        }
+        Self { max_depth: 2, max_live: 4, max_concurrent: 8, max_total: 16, max_turns: 30, max_time_s: 600 }
     }
 }
 
@@ -140,17 +136,19 @@ impl SubagentsConfig {
     /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        for (key, value, most) in [
-            ("max_depth", u64::from(self.max_depth), 8),
-            ("max_concurrent", u64::try_from(self.max_concurrent).unwrap_or(u64::MAX), 10_000),
-            ("max_turns", u64::from(self.max_turns), 10_000),
-            ("max_time_s", self.max_time_s, 86_400),
-        ] {
-            if !(1..=most).contains(&value) {
-                problems.push(format!("agent.subagents.{key}: must be between 1 and {most}"));
+        for (key, value, least, most) in
+            [("max_turns", u64::from(self.max_turns), 0, 10_000), ("max_time_s", self.max_time_s, 1, 86_400)]
+        {
+            if !(least..=most).contains(&value) {
+                problems.push(format!("agent.subagents.{key}: must be between {least} and {most}"));
             }
         }
         problems
+    }
+
+    /// Whether the model is offered the tool `spawn_subagent`.
+    pub fn enabled(&self) -> bool {
+        self.max_turns > 0
     }
 
     /// Maximum time of one subagent.
@@ -162,35 +160,22 @@ impl SubagentsConfig {
 /// Maximum number of configured executors. 32: their descriptions are in the prompt of every plan.
 const MAX_EXECUTORS: usize = 32;
 
-/// Values of `[agent.plan]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// Limits of plans. They are constants, and fields for tests alone.
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlanConfig {
-    /// Maximum attempts of one step, interrupted ones included, before it is blocked. 1 to 100.
+    /// Maximum attempts of one step, interrupted ones included, before it is blocked.
     pub max_attempts: u32,
-    /// Maximum executions of steps in total, repeated ones included, before the run ends with `plan_limit`. 1 to 10000.
-    #[serde(skip)]
+    /// Maximum executions of steps in total, repeated ones included, before the run ends with `plan_limit`.
     pub max_executions: u32,
-    /// Maximum number of model calls of one execution. 1 to 10000.
+    /// Maximum number of model calls of one execution.
     pub max_steps_per_execution: u32,
 }
 
 impl Default for PlanConfig {
+    /// Two attempts: a step that fails twice in the same way needs another plan. 20 model calls: twice those of a turn;
+    /// `agent.executors.NAME.max_steps` gives an executor others.
     fn default() -> Self {
         Self { max_attempts: 2, max_executions: 20, max_steps_per_execution: 20 }
-    }
-}
-
-impl PlanConfig {
-    fn validate(&self, problems: &mut Vec<String>) {
-        for (key, value, most) in [
-            ("max_attempts", self.max_attempts, 100),
-            ("max_steps_per_execution", self.max_steps_per_execution, 10_000),
-        ] {
-            if !(1..=most).contains(&value) {
-                problems.push(format!("agent.plan.{key}: must be between 1 and {most}"));
-            }
-        }
     }
 }
 
@@ -204,7 +189,8 @@ pub struct ExecutorConfig {
     pub prompt: Option<String>,
     /// Names of its tools, besides `terminate`. Absent: all tools.
     pub tools: Option<Vec<String>>,
-    /// Maximum number of model calls of one execution. Absent: `agent.plan.max_steps_per_execution`. 1 to 10000.
+    /// Maximum number of model calls of one execution. Absent: [`PlanConfig::max_steps_per_execution`]. 1 to
+    /// 10000.
     pub max_steps: Option<u32>,
 }
 
@@ -277,21 +263,12 @@ mod tests {
         let bad =
             AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
         assert_eq!(bad.validate().len(), 3);
-        let zero = SubagentsConfig {
-            enabled: true,
-            max_depth: 0,
-            max_concurrent: 0,
-            max_turns: 0,
-            max_time_s: 0,
-            ..SubagentsConfig::default()
-        };
-        let bad = AgentConfig { subagents: zero, ..AgentConfig::default() }.validate();
-        assert_eq!(bad.len(), 4);
-        assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
-        let most = SubagentsConfig { max_depth: 8, max_time_s: 86_400, ..SubagentsConfig::default() };
+        let wrong = SubagentsConfig { max_turns: 10_001, max_time_s: 0, ..SubagentsConfig::default() };
+        let bad = AgentConfig { subagents: wrong, ..AgentConfig::default() }.validate();
+        assert_eq!(bad.len(), 2);
+        assert_eq!(bad[0], "agent.subagents.max_turns: must be between 0 and 10000");
+        let most = SubagentsConfig { max_turns: 0, max_time_s: 86_400, ..SubagentsConfig::default() };
         assert!(most.validate().is_empty());
-        let plan = PlanConfig { max_attempts: 0, max_steps_per_execution: 20_000, ..PlanConfig::default() };
-        assert_eq!(AgentConfig { plan, ..AgentConfig::default() }.validate().len(), 2);
         let executor = |description: &str, max_steps| ExecutorConfig {
             description: description.into(),
             max_steps,

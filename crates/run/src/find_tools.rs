@@ -13,8 +13,10 @@ use belay_protocol::{Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSp
 use belay_text::near::{did_you_mean, nearest_names};
 use serde_json::{Map, Value, json};
 
-use crate::own_tools::FIND_TOOLS;
+use crate::own_tools::{FIND_TOOLS, ROUTINE};
 use crate::run_tool::{DeclaredTool, RunTool};
+use crate::tool_health::Health;
+use crate::tool_words::{score, words_of};
 
 /// From this number of deferred tools on, the tool is worth its own description. Fewer are offered at once.
 const WORTH_IT: usize = 3;
@@ -35,6 +37,12 @@ pub fn with_finder(tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
+/// The same set, in which the tool that finds others names those that are there. If there are none, it is left out.
+pub(crate) fn redeclared(tools: &ToolSet) -> ToolSet {
+    let finder = tools.deferred().next().is_some().then(|| Arc::new(declared(tools)) as Arc<dyn Tool>);
+    tools.changed(|tool| if tool.spec().name == FIND_TOOLS { finder.clone() } else { Some(tool.clone()) })
+}
+
 /// The tool for the checks of a call: its specification is the same for all runs but for the description.
 pub fn tool() -> Arc<dyn Tool> {
     Arc::new(declared(&ToolSet::default()))
@@ -48,19 +56,20 @@ fn declared(tools: &ToolSet) -> DeclaredTool {
     for spec in tools.deferred() {
         match &spec.server {
             Some(server) => *servers.entry(server.as_str()).or_insert(0) += 1,
+            // Its name is not a word that people use.
+            None if spec.name == ROUTINE => names.push(format!("{ROUTINE} (reminders)")),
             None => names.push(spec.name.clone()),
         }
     }
     names.extend(servers.iter().map(|(server, count)| format!("{count} of the MCP server {server}")));
-    let description = format!("Brings in more tools for your next step: {}.", names.join(", "));
+    let description = format!("Brings in tools for your next step: {}.", names.join(", "));
     let schema = json!({
         "type": "object",
         "properties": {
             "names": {
                 "type": "array", "items": { "type": "string", "maxLength": 64 }, "maxItems": LISTED_MAX,
-                "description": "brings in these",
             },
-            "query": { "type": "string", "maxLength": QUERY_MAX_CHARS, "description": "lists those with these words" },
+            "query": { "type": "string", "maxLength": QUERY_MAX_CHARS, "description": "lists those that fit it" },
         },
         "additionalProperties": false,
     });
@@ -69,24 +78,36 @@ fn declared(tools: &ToolSet) -> DeclaredTool {
 }
 
 /// Finds tools among those of a run.
-pub struct FindTools(pub Arc<ToolSet>);
+pub struct FindTools {
+    /// The tools of the run.
+    pub tools: Arc<ToolSet>,
+    /// Tells which of them are disabled.
+    pub health: Arc<Health>,
+}
 
 #[async_trait]
 impl RunTool for FindTools {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let names: Vec<&str> =
             arguments.get("names").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let found = Found { tools: &self.tools, refusal: &|spec| self.health.refusal(spec) };
         match arguments.get("query").and_then(Value::as_str) {
-            _ if !names.is_empty() => self.brought(&names, |tool| tool.on_demand(&context.session, context.run_id)),
-            query => self.listed(query.unwrap_or_default()),
+            _ if !names.is_empty() => found.brought(&names, |tool| tool.on_demand(&context.session, context.run_id)),
+            query => found.listed(query.unwrap_or_default()),
         }
     }
 }
 
-impl FindTools {
+/// The tools of a run, and why some of them are disabled.
+struct Found<'a> {
+    tools: &'a ToolSet,
+    refusal: &'a dyn Fn(&ToolSpec) -> Option<String>,
+}
+
+impl Found<'_> {
     /// The answer to names: the tools and their descriptions, and which of them do not exist or are of no use now.
     fn brought(&self, names: &[&str], on_demand: impl Fn(&dyn Tool) -> Option<bool>) -> ToolOutput {
-        let tools = &self.0;
+        let tools = self.tools;
         let names: BTreeSet<&str> = names.iter().copied().collect();
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for name in names {
@@ -94,7 +115,10 @@ impl FindTools {
                 Some(tool) if on_demand(&**tool) == Some(false) => {
                     missing.push(format!("{name} is offered by itself while it is of use."));
                 }
-                Some(tool) => found.push(tool.spec()),
+                Some(tool) => match (self.refusal)(tool.spec()) {
+                    Some(why) => missing.push(why),
+                    None => found.push(tool.spec()),
+                },
                 None => {
                     let near = nearest_names(name, tools.iter().map(|tool| tool.spec().name.as_str()), 3);
                     missing.push(format!("There is no tool {name:?} in this run.{}", did_you_mean(&near)));
@@ -109,18 +133,11 @@ impl FindTools {
         Ok(text.trim_end().into())
     }
 
-    /// The answer to words: the deferred tools that have most of them in name or description; without words, all.
+    /// The answer to words: the deferred tools that they fit, best first; without words, all.
     fn listed(&self, query: &str) -> ToolOutput {
-        let words: Vec<String> = query.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
-        let words: Vec<&String> = words.iter().filter(|word| !word.is_empty()).collect();
-        let score = |spec: &ToolSpec| {
-            let (name, text) = (spec.name.to_lowercase(), spec.description.to_lowercase());
-            let of = |word: &&String| {
-                2 * usize::from(name.contains(word.as_str())) + usize::from(text.contains(word.as_str()))
-            };
-            words.iter().map(of).sum::<usize>()
-        };
-        let mut found: Vec<(usize, &ToolSpec)> = self.0.deferred().map(|spec| (score(spec), spec)).collect();
+        let words = words_of(query);
+        let enabled = self.tools.deferred().filter(|spec| (self.refusal)(spec).is_none());
+        let mut found: Vec<(usize, &ToolSpec)> = enabled.map(|spec| (score(spec, &words), spec)).collect();
         found.retain(|(score, _)| *score > 0 || words.is_empty());
         found.sort_by_key(|(score, _)| std::cmp::Reverse(*score)); // stable: equal ones stay in the order of their names
         let specs: Vec<&ToolSpec> = found.iter().take(LISTED_MAX).map(|(_, spec)| *spec).collect();
@@ -178,11 +195,13 @@ mod tests {
         ]
     }
 
-    fn finder(specs: Vec<ToolSpec>) -> FindTools {
-        FindTools(Arc::new(ToolSet::new(with_finder(tools(specs)))))
+    fn finder(specs: Vec<ToolSpec>) -> ToolSet {
+        ToolSet::new(with_finder(tools(specs)))
     }
 
-    fn said(finder: &FindTools, arguments: &Value) -> Result<belay_protocol::ToolReply, String> {
+    fn said(tools: &ToolSet, arguments: &Value) -> Result<belay_protocol::ToolReply, String> {
+        let refusal = |spec: &ToolSpec| (spec.name == "off").then(|| "denied: off is disabled".to_owned());
+        let finder = Found { tools, refusal: &refusal };
         let names: Vec<&str> = arguments["names"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let output = match arguments["query"].as_str() {
             _ if !names.is_empty() => finder.brought(&names, |tool| (tool.spec().name == "process").then_some(false)),
@@ -199,8 +218,7 @@ mod tests {
         let many = (0..13).map(|n| of("tracker", &format!("mcp_tracker_{n}")));
         let set = ToolSet::new(with_finder(tools(own().into_iter().chain(many))));
         let described = &set.get(FIND_TOOLS).unwrap().spec().description;
-        let expected =
-            "Brings in more tools for your next step: create_job, forget, routine, 13 of the MCP server tracker.";
+        let expected = "Brings in tools for your next step: create_job, forget, routine (reminders), 13 of the MCP server tracker.";
         assert_eq!(described, expected);
     }
 
@@ -230,6 +248,27 @@ mod tests {
             said(&finder(own()), &json!({ "names": ["x"] })).unwrap_err(),
             "There is no tool \"x\" in this run."
         );
+    }
+
+    #[test]
+    fn a_disabled_tool_is_neither_listed_nor_brought_in() {
+        let all = finder(own().into_iter().chain([tool("off", "Deletes a note.")]).collect());
+        let listed = said(&all, &json!({ "query": "note" })).unwrap();
+        assert_eq!(listed.text, "Give the names of those that you need.\n- forget: Deletes a note.");
+        assert_eq!(said(&all, &json!({ "names": ["off"] })).unwrap_err(), "denied: off is disabled");
+        let both = said(&all, &json!({ "names": ["off", "forget"] })).unwrap();
+        assert!(both.text.ends_with("- forget: Deletes a note.\ndenied: off is disabled"), "{}", both.text);
+    }
+
+    #[test]
+    fn the_finder_of_a_set_without_some_names_the_others() {
+        let without = |names: &[&str]| {
+            let fewer = finder(own()).changed(|tool| (!names.contains(&&*tool.spec().name)).then(|| tool.clone()));
+            redeclared(&fewer).get(FIND_TOOLS).map(|finder| finder.spec().description.clone())
+        };
+        let left = "Brings in more tools for your next step: create_job, routine.";
+        assert_eq!(without(&["forget"]).as_deref(), Some(left));
+        assert_eq!(without(&["forget", "create_job", "routine"]), None);
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub mod tally;
 pub mod terminate;
 pub mod titles;
 pub mod tool_health;
+mod tool_words;
 pub mod unattended;
 pub mod unclear_write;
 pub mod untrusted;

@@ -212,6 +212,9 @@ pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage:
     }
     if let Some(usage) = usage {
         counter!(MODEL_TOKENS, "direction" => "in").increment(usage.input);
+        if usage.cached_input > 0 {
+            counter!(MODEL_TOKENS, "direction" => "cached").increment(usage.cached_input);
+        }
         counter!(MODEL_TOKENS, "direction" => "out").increment(usage.output);
     }
 }

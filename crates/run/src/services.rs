@@ -7,8 +7,8 @@ use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::status::ModelTrouble;
 use belay_protocol::{
-    Clock, EventKind, EventLog, InputReader, JournalStore, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId,
-    SessionKey, StoreError, Tool, ToolSet,
+    Clock, EventKind, EventLog, InputReader, JournalStore, ModelError, ModelErrorKind, ModelProvider, Moment, NewEvent,
+    RunId, SessionKey, StoreError, Tool, ToolSet,
 };
 
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::child_asker::ChildAsker;
 use crate::config::{AgentConfig, CompactionConfig};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
-use crate::find_tools::with_finder;
+use crate::find_tools::{redeclared, with_finder};
 use crate::freeze::Freezer;
 use crate::hooks::HookChain;
 use crate::memory::MemoryRules;
@@ -103,6 +103,14 @@ impl RunServices {
     /// The tools of a conversation that a run with this briefing may use.
     pub fn tools_of(&self, briefing: &Briefing) -> Arc<ToolSet> {
         briefing.allowed(self.reasoning.load().tools())
+    }
+
+    /// The tools of this set that a request offers at this moment; `None`: all. A disabled tool is not offered, and not
+    /// named as one that can be found. If a model calls it anyway, the result says why it is disabled.
+    pub fn offered(&self, tools: &ToolSet, moment: Moment<'_>) -> Option<Arc<ToolSet>> {
+        let Some(enabled) = self.health.offered(tools) else { return tools.offered(moment) };
+        let enabled = redeclared(&enabled);
+        Some(enabled.offered(moment).unwrap_or_else(|| Arc::new(enabled)))
     }
 
     /// Prepares calls of the tools of an MCP server that has come: how their arguments are checked, and which of them an

@@ -121,7 +121,7 @@ impl Begun {
         let pause = self.pauses.next_pause();
         self.live.activity.quiet_for(pause);
         // Another part of the run tree that waits too may have removed the entry.
-        self.live.display.call_ended(&shown());
+        self.live.display.call_ended(&shown(), None);
         self.live.display.call_begins(&shown(), WAITING, &Map::new(), &[]);
         pause
     }
@@ -129,7 +129,7 @@ impl Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        self.live.display.call_ended(&shown());
+        self.live.display.call_ended(&shown(), None);
         self.live.activity.touch();
         let waited_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(run = %self.live.id, waited_ms, "the run does not wait for the store any longer");

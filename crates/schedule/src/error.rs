@@ -30,6 +30,15 @@ pub enum ScheduleError {
         /// The text.
         text: String,
     },
+    /// The text may be a cron line, which this build cannot read.
+    #[error(
+        "`{text}` is a cron line, and this build of Belay reads none (feature cron); write `every 15m`, \
+         `at 2026-12-01T09:00` or `in 20m`, or use a build with it: `belay --version --long` lists the parts"
+    )]
+    NoCron {
+        /// The text.
+        text: String,
+    },
     /// A cron line has too few or too many fields.
     #[error(
         "a cron line has 5 fields (minute, hour, day of month, month, day of week), 6 with seconds in front, or 7 with \

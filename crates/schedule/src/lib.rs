@@ -9,6 +9,7 @@
 //! implementation of the rule) → [`zone`] → [`misfire`] (missed times) → [`quiet`] (hours of the day) → [`error`].
 
 pub mod bounds;
+#[cfg_attr(not(feature = "cron"), path = "no_cron.rs")]
 mod cron;
 pub mod error;
 pub mod misfire;
@@ -30,3 +31,6 @@ pub use quiet::QuietHours;
 pub use schedule::Schedule;
 pub use time_of_day::time_of_day;
 pub use zone::Zone;
+
+/// Whether this build reads cron lines.
+pub const HAS_CRON: bool = cfg!(feature = "cron");

@@ -103,8 +103,8 @@ impl Schedule {
             "at" => (format!("at {}", rest.join(" ")), Rule::Once(instant(&rest.join(" "), &zone)?)),
             "in" => once_in(&rest.join(" "), now, &text)?,
             word if text.contains('*') || !word.starts_with(char::is_alphabetic) => {
-                let line = CronLine::parse(&text)?;
-                (text, Rule::Cron(Box::new(line)))
+                let rule = CronLine::parse(&text).map(Box::new).map(Rule::Cron)?;
+                (text, rule)
             }
             _ => return Err(ScheduleError::Unknown { text }),
         };

@@ -25,7 +25,7 @@ pub use cluster_config::ClusterConfig;
 pub use own_files::{own_files_problems, refuse_own_files};
 pub use places::{OUTPUTS, sandbox_config, store_place, workspace_of};
 pub use settings::{
-    Changes, ChannelsConfig, Loaded, NOT_FINITE, Origins, Problem, Settings, as_json, expand, load, problems_of_rules,
-    refused, reloaded, show,
+    Changes, ChannelsConfig, Loaded, NOT_FINITE, Origins, Problem, Settings, as_json, descriptions, expand, load,
+    problems_of_rules, refused, reloaded, show,
 };
 pub use stop_rules::stop_rules;

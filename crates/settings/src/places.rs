@@ -53,7 +53,8 @@ pub fn store_place(settings: &Settings, paths: &Paths, env: &Environment) -> Res
 
 /// The files with secrets, each with its settings key.
 pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(String, PathBuf)> {
-    let (gateway, llm, telegram) = (&settings.gateway, &settings.llm, &settings.channels.telegram);
+    let (gateway, llm, channels) = (&settings.gateway, &settings.llm, &settings.channels);
+    let telegram = &channels.telegram;
     let named = [
         ("gateway.token_file", Some(Path::new(&gateway.token_file))),
         ("gateway.operator_token_file", Some(Path::new(&gateway.operator_token_file))),
@@ -61,9 +62,9 @@ pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
         ("llm.api_key_file", llm.api_key_file.as_deref()),
         ("channels.telegram.token_file", telegram.token_file.as_deref()),
         ("channels.telegram.secret_file", telegram.secret_file.as_deref()),
+        ("channels.matrix.token_file", channels.matrix.token_file.as_deref()),
     ];
     let named = named.into_iter().filter_map(|(key, file)| Some((key.to_owned(), file?)));
-    let further = llm.api_key_files.iter().map(|file| ("llm.api_key_files".to_owned(), file.as_path()));
     let fallbacks = llm.fallbacks.iter().enumerate();
     let fallbacks = fallbacks.filter_map(|(at, fallback)| {
         Some((format!("llm.fallbacks.{at}.api_key_file"), fallback.api_key_file.as_deref()?))
@@ -73,11 +74,14 @@ pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
         let files = [("token_file", server.token_file.as_deref()), ("oauth.client_secret_file", client)];
         files.into_iter().filter_map(move |(key, file)| Some((format!("tools.mcp.{name}.{key}"), file?)))
     });
+    let adapters = settings.channels.adapters.iter().filter_map(|(name, adapter)| {
+        Some((format!("channels.adapters.{name}.token_file"), adapter.token_file.as_deref()?))
+    });
     let store = match settings.store.url.as_deref().map(parse_url) {
         Some(Ok(StoreUrl::Postgres(url))) => url.passfile().map(Path::to_owned),
         _ => None,
     };
     let store = store.iter().map(|file| ("passfile of store.url".to_owned(), file.as_path()));
-    let files = named.chain(further).chain(fallbacks).chain(servers).chain(store);
+    let files = named.chain(fallbacks).chain(servers).chain(adapters).chain(store);
     files.filter(|(_, file)| !file.as_os_str().is_empty()).map(|(key, file)| (key, expand(file, env))).collect()
 }

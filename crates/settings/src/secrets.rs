@@ -9,8 +9,10 @@ mod source;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use belay_adapter::AdapterConfig;
 use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
+use belay_matrix::{MatrixConfig, MatrixSecrets, TOKEN_ENV};
 use belay_models::{EnvKeys, FallbackConfig, LlmConfig, TranscriptionConfig};
 use belay_program::environment::Environment;
 use belay_protocol::Secret;
@@ -30,6 +32,10 @@ pub struct Secrets {
     pub gateway: GatewaySecrets,
     /// The bot's token and its webhook's secret; `None` if there is no bot.
     pub telegram: Option<TelegramSecrets>,
+    /// The tokens of adapters, by name.
+    pub adapters: BTreeMap<String, SecretString>,
+    /// The access token of the account at a homeserver; `None` if the channel is off.
+    pub matrix: Option<MatrixSecrets>,
     /// The key of the server that transcribes; `None` if it needs none.
     pub transcription: Option<SecretString>,
     /// The key of the server that makes embeddings; `None` if it needs none.
@@ -73,6 +79,8 @@ impl Secrets {
                 ),
             },
             telegram: search.telegram(&settings.channels.telegram, &absent),
+            adapters: search.adapters(&settings.channels.adapters),
+            matrix: search.matrix(&settings.channels.matrix),
             transcription: search.service("transcription", &Route::of_transcription(&settings.transcription)),
             embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
             otlp_headers: search.collector(&settings.telemetry),
@@ -237,6 +245,18 @@ impl Search<'_> {
         Some(headers)
     }
 
+    /// The tokens of adapters.
+    fn adapters(&mut self, adapters: &BTreeMap<String, AdapterConfig>) -> BTreeMap<String, SecretString> {
+        let mut tokens = BTreeMap::new();
+        for (name, config) in adapters {
+            let file = config.token_file.as_deref().map(|path| crate::settings::expand(path, self.env));
+            let (key, env) = (format!("channels.adapters.{name}.token"), (&*config.token_env, Missing::Refused));
+            let token = self.one(&key, env, file, &format!("adapter_{name}_token"));
+            tokens.extend(token.map(|token| (name.clone(), token)));
+        }
+        tokens
+    }
+
     /// The secrets of the bot. If the bot is enabled, a missing token is a problem.
     fn telegram(&mut self, config: &TelegramConfig, absent: &dyn Fn(&str) -> Missing) -> Option<TelegramSecrets> {
         if !config.enabled {
@@ -260,6 +280,18 @@ impl Search<'_> {
             self.missing(secret_key, &config.secret_env, "the webhook's secret", "telegram_webhook_secret");
         }
         token.map(|token| TelegramSecrets { token, webhook_secret: secret })
+    }
+
+    /// The access token of the account. If the channel is on, a missing token is a problem.
+    fn matrix(&mut self, config: &MatrixConfig) -> Option<MatrixSecrets> {
+        config.is_on().then_some(())?;
+        let file = config.token_file.as_deref().map(|path| crate::settings::expand(path, self.env));
+        let (key, credential, before) = ("channels.matrix.token", "matrix_access_token", self.problems.len());
+        let token = self.one(key, (TOKEN_ENV, Missing::Unset), file, credential);
+        if token.is_none() && self.problems.len() == before {
+            self.missing(key, TOKEN_ENV, "the access token of the account", credential);
+        }
+        token.map(|token| MatrixSecrets { token })
     }
 
     fn missing(&mut self, key: &str, env: &str, what: &str, credential: &str) {
@@ -304,12 +336,7 @@ impl Search<'_> {
 
     /// Further keys for the configured model. A missing one is left out, so it is no problem here.
     fn further_keys(&mut self, llm: &LlmConfig) -> Vec<Option<SecretString>> {
-        let mut keys: Vec<_> = llm.api_key_envs.iter().map(|env| self.key("llm.api_key", env, None, NOWHERE)).collect();
-        for file in &llm.api_key_files {
-            let file = crate::settings::expand(file, self.env);
-            keys.push(self.key("llm.api_key", "", Some(file), NOWHERE));
-        }
-        keys
+        llm.api_key_envs.iter().map(|env| self.key("llm.api_key", env, None, NOWHERE)).collect()
     }
 
     /// The key of a fallback model: its configured key, or else the usual one of its provider.

@@ -4,30 +4,37 @@
 //! each `--config`, the environment (`BELAY__SECTION__KEY`), `--set`. All problems of all layers are reported at once.
 
 mod changes;
+mod described;
 mod layers;
 mod mask;
 mod merge;
 mod problem;
 mod removed;
 mod rules;
+mod shared;
 mod show;
 mod variable_name;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use belay_adapter::AdapterConfig;
 use belay_agent::{QueueConfig, SessionsConfig};
-use belay_agent_loop::policies::StopsConfig;
+use belay_agent_loop::policies::StopsSettings;
 use belay_automation::routines::heartbeat::DeliverTo;
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_channels::{Enabled, StdinConfig, Telegram, TelegramConfig};
 use belay_delegates::WorkersConfig;
 use belay_gateway::GatewayConfig;
 use belay_hooks::HooksConfig;
+use belay_matrix::MatrixConfig;
 use belay_models::{DIMENSIONS_MAX, LlmConfig, ServiceSettings, TranscriptionConfig};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::Output;
 use belay_program::paths::Paths;
+use belay_protocol::RESERVED_KEYS;
+use belay_protocol::callback::CALLBACK_CHANNEL;
 use belay_run::approvals::Fallback;
 use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, MemoryConfig, StreamingConfig};
 use belay_store::StoreConfig;
@@ -39,6 +46,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub use changes::{Changes, reloaded};
+pub use described::descriptions;
 pub use layers::NOT_FINITE;
 use layers::{BUILT_IN, Layer, Need};
 pub use merge::Origins;
@@ -56,7 +64,7 @@ pub(crate) use variable_name::is_variable_name;
 const PLANNER_STEPS: u32 = 3;
 
 /// The channels for people, by their names in messages.
-const CHANNELS: &[&str] = &["stdin", "http", "telegram"];
+const CHANNELS: &[&str] = &["stdin", "http", "telegram", "matrix"];
 
 /// All settings. Each section is the plain struct of the crate that it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,7 +77,7 @@ pub struct Settings {
     /// Budgets of money and of runs.
     pub limits: LimitsConfig,
     /// The rules that end a run without progress.
-    pub stops: StopsConfig,
+    pub stops: StopsSettings,
     /// The queues of waiting messages.
     pub queue: QueueConfig,
     /// The lifetime of sessions and conversations.
@@ -84,7 +92,8 @@ pub struct Settings {
     pub compaction: CompactionConfig,
     /// Notes over conversations.
     pub memory: MemoryConfig,
-    /// How an answer is shown while the model writes it.
+    /// How an answer is shown while the model writes it: constants, and `channels.telegram.stream`.
+    #[serde(skip)]
     pub streaming: StreamingConfig,
     /// The operator's programs that are asked at points of a run.
     pub hooks: HooksConfig,
@@ -124,6 +133,17 @@ pub struct ChannelsConfig {
     pub stdin: StdinConfig,
     /// Telegram.
     pub telegram: TelegramConfig,
+    /// Matrix.
+    pub matrix: MatrixConfig,
+    /// Programs that bring the messages of other platforms, by name.
+    pub adapters: BTreeMap<String, AdapterConfig>,
+}
+
+impl ChannelsConfig {
+    /// The names of the channels for people.
+    fn names(&self) -> Vec<&str> {
+        CHANNELS.iter().copied().chain(self.adapters.keys().map(String::as_str)).collect()
+    }
 }
 
 impl Settings {
@@ -133,10 +153,10 @@ impl Settings {
             self.agent.validate(),
             self.llm.validate(),
             self.limits.validate(),
-            self.stops.validate(),
-            self.stops.problems(&self.limits.run, Some(self.max_steps())),
+            self.stops_problems(),
             self.queue.validate(),
             self.sessions.validate(),
+            self.shared_problems(),
             self.unknown_channels(),
             self.taken_paths(),
             self.routines.validate(),
@@ -145,12 +165,13 @@ impl Settings {
             self.fallback_needs(),
             self.second_needs(),
             self.approvals.validate(),
-            self.compaction.validate(),
-            self.memory.validate(CHANNELS),
+            self.memory.validate(&self.channels.names()),
+            self.adapter_problems(),
             self.embeddings_problems(),
             self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
+            self.channels.matrix.validate(),
             self.gateway.validate(),
             self.attachments.validate(),
             self.transcription.validate(),
@@ -173,13 +194,19 @@ impl Settings {
         self.validate().iter().map(|text| of_text(text, origins)).collect()
     }
 
+    /// Problems of the stop rules, alone and with the limits.
+    fn stops_problems(&self) -> Vec<String> {
+        let stops = self.stops.config();
+        [stops.validate(), stops.problems(&self.limits.run, Some(self.max_steps()))].concat()
+    }
+
     /// The last step that a run of any kind can reach. The stop rules are the same for all kinds; the step limits are
     /// not.
     fn max_steps(&self) -> u64 {
         let agent = &self.agent;
         // After its limit, a conversation has one more step, without tools.
         let conversation = u64::from(agent.max_tool_iterations) + 1;
-        let subagent = agent.subagents.enabled.then_some(agent.subagents.max_turns);
+        let subagent = agent.subagents.enabled().then_some(agent.subagents.max_turns);
         let executors = agent.executors.values().filter_map(|executor| executor.max_steps);
         let others =
             executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS, self.jobs.max_steps]);
@@ -190,12 +217,25 @@ impl Settings {
     fn unknown_channels(&self) -> Vec<String> {
         let sessions = self.sessions.by_channel.keys().map(|name| ("sessions", name.as_str()));
         let queue = self.queue.by_channel.keys().map(|name| ("queue", name.as_str()));
-        let unknown = sessions.chain(queue).filter(|(_, name)| !CHANNELS.contains(name));
+        let known = self.channels.names();
+        let unknown = sessions.chain(queue).filter(|(_, name)| !known.contains(name));
         unknown
             .map(|(section, name)| {
-                format!("{section}.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", "))
+                format!("{section}.by_channel.{name}: there is no such channel: {}", known.join(", "))
             })
             .collect()
+    }
+
+    /// Problems of adapters.
+    fn adapter_problems(&self) -> Vec<String> {
+        let taken: Vec<&str> =
+            RESERVED_KEYS.into_iter().chain(CHANNELS.iter().copied()).chain([CALLBACK_CHANNEL]).collect();
+        let adapters = &self.channels.adapters;
+        let in_cluster = self.cluster.enabled && !adapters.is_empty();
+        let what = "channels.adapters: an adapter is connected to one daemon, so other nodes of the cluster could not deliver \
+                    its replies. Remove the section, or [cluster]";
+        let own = adapters.iter().flat_map(|(name, config)| config.validate(name, &taken));
+        own.chain(in_cluster.then(|| what.to_owned())).collect()
     }
 
     /// A path for Telegram's webhook that the gateway serves itself, which would get every request.
@@ -253,8 +293,8 @@ impl Settings {
 
     /// Why a person cannot be asked for an approval; `None`: they can.
     fn cannot_be_asked(&self, key: &str, to: &Fallback) -> Option<String> {
-        if to.channel != "telegram" {
-            return Some(format!("{key}.channel: {:?} cannot be asked: use telegram", to.channel));
+        if !["telegram", "matrix"].contains(&to.channel.as_str()) {
+            return Some(format!("{key}.channel: {:?} cannot be asked: use telegram or matrix", to.channel));
         }
         let to = DeliverTo { channel: to.channel.clone(), conversation: to.to.clone() };
         self.can_be_told(&to).err().map(|why| format!("{key}: {why}"))
@@ -271,10 +311,18 @@ impl Settings {
                 Telegram::is_conversation(conversation),
                 "a conversation is the number of a chat, such as \"42\", or with a topic \"-1001234567890:7\"",
             ),
-            other => return Err(format!("{other:?} cannot send notices: use stdin or telegram")),
+            "matrix" => (
+                self.channels.matrix.is_on(),
+                belay_matrix::is_room(conversation),
+                "a conversation is the id of a room, such as \"!abc:example.org\"",
+            ),
+            other => return Err(format!("{other:?} cannot send notices: use stdin, telegram or matrix")),
         };
         match (enabled, named) {
             (true, true) => Ok(()),
+            (false, _) if channel == "matrix" => {
+                Err("the channel matrix is off (channels.matrix.homeserver)".to_owned())
+            }
             (false, _) => Err(format!("the channel {channel} is off (channels.{channel}.enabled)")),
             (true, false) => Err(format!("{channel} has no conversation {conversation:?}: {how}")),
         }
@@ -339,8 +387,9 @@ pub fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Result<Loa
     let mut merged = merge::merge(layers, &mut problems)?;
     problems.extend(merge::remove_lists_for_sections::<Settings>(&mut merged));
     problems.extend(rules::remove_invalid(&mut merged));
-    let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
+    let (mut settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
     problems.extend(found);
+    settings.share();
     let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
     let origins = merged.origins;
     // An unreadable value has been replaced by its default, which needs no further check.

@@ -8,5 +8,5 @@ use crate::settings::Settings;
 
 /// Compiles the stop rules of these settings.
 pub fn stop_rules(settings: &Settings) -> Arc<StopRules> {
-    Arc::new(StopRules::compile(&settings.stops, &settings.limits.run))
+    Arc::new(StopRules::compile(&settings.stops.config(), &settings.limits.run))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +19,11 @@ pub struct StoreConfig {
     pub connections: u32,
     /// PostgreSQL: the longest time of a statement, in seconds. 1 to 3600.
     pub statement_timeout_s: u64,
-    /// PostgreSQL: the longest wait for a lock, in seconds. 1 to 3600, and at most `statement_timeout_s`.
-    pub lock_timeout_s: u64,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { url: None, connections: 4, statement_timeout_s: 30, lock_timeout_s: 10 }
+        Self { url: None, connections: 4, statement_timeout_s: 30 }
     }
 }
 
@@ -35,7 +34,6 @@ impl fmt::Debug for StoreConfig {
             .field("url", &self.url.as_deref().map(without_password))
             .field("connections", &self.connections)
             .field("statement_timeout_s", &self.statement_timeout_s)
-            .field("lock_timeout_s", &self.lock_timeout_s)
             .finish()
     }
 }
@@ -48,18 +46,16 @@ impl StoreConfig {
         if !(1..=64).contains(&self.connections) {
             problems.push("store.connections: use a number from 1 to 64".into());
         }
-        for (key, seconds) in
-            [("statement_timeout_s", self.statement_timeout_s), ("lock_timeout_s", self.lock_timeout_s)]
-        {
-            if !(1..=3600).contains(&seconds) {
-                problems.push(format!("store.{key}: use a number of seconds from 1 to 3600"));
-            }
-        }
-        if self.lock_timeout_s > self.statement_timeout_s {
-            problems
-                .push("store.lock_timeout_s: use at most store.statement_timeout_s, which ends the wait too".into());
+        if !(1..=3600).contains(&self.statement_timeout_s) {
+            problems.push("store.statement_timeout_s: use a number of seconds from 1 to 3600".into());
         }
         problems
+    }
+
+    /// PostgreSQL: the longest wait for a lock. A third of the longest statement: the statement that gets the lock has
+    /// the rest of its time, and does not end as one that took too long.
+    pub fn lock_timeout(&self) -> Duration {
+        Duration::from_secs(self.statement_timeout_s) / 3
     }
 }
 
@@ -164,8 +160,7 @@ mod tests {
             (StoreConfig { connections: 0, ..good.clone() }, "store.connections: "),
             (StoreConfig { connections: 65, ..good.clone() }, "store.connections: "),
             (StoreConfig { statement_timeout_s: 3601, ..good.clone() }, "store.statement_timeout_s: "),
-            (StoreConfig { lock_timeout_s: 0, ..good.clone() }, "store.lock_timeout_s: "),
-            (StoreConfig { lock_timeout_s: 31, ..good.clone() }, "store.lock_timeout_s: "),
+            (StoreConfig { statement_timeout_s: 0, ..good.clone() }, "store.statement_timeout_s: "),
         ] {
             let problems = config.validate();
             assert!(problems.len() == 1 && problems[0].starts_with(key), "{problems:?}");

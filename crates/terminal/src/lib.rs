@@ -13,7 +13,7 @@
 //! the lines are made here.
 //!
 //! Modules in reading order: [`span`](self) and `wrap` (styled text in lines), `markdown` (with `table`, `code` and `language`),
-//! `answer`, `status`, `run_view`, `live_area`, `question`, `input`.
+//! `answer`, `status`, `run_view`, `live_area`, `tool_row`, `question`, `input`, `paste`.
 
 mod answer;
 mod code;
@@ -21,19 +21,23 @@ mod input;
 mod language;
 mod live_area;
 mod markdown;
+mod paste;
 mod question;
 mod run_view;
 mod span;
 mod status;
+mod tool_row;
 mod wrap;
 
 pub use answer::Answer;
 pub use input::Input;
 pub use live_area::LiveArea;
-pub use question::question;
+pub use paste::pasted;
+pub use question::{is_folded, question};
 pub use run_view::RunView;
 pub use span::{cut, width};
 pub use status::StatusLine;
+pub use tool_row::ToolRow;
 
 /// The properties of the terminal that the lines are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

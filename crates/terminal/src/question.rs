@@ -1,88 +1,149 @@
-//! Shows an approval request: exactly as it is written, but for the change of a file, which is shown as a diff.
+//! Shows an approval request: its blocks, a table of its facts, and its sentences, with a bar before each line.
 
 use belay_text::markdown::inlined;
 
-use crate::Look;
-use crate::span::{Colour, Span, Style, painted};
+use crate::span::{Colour, Span, Style, painted, width};
+use crate::wrap::{chopped, wrapped};
+use crate::{Look, code, rendered};
 
-/// The lines of an approval request. It is not rendered as Markdown: a person decides by each character of it. The facts
-/// `old` and `new` of a change are shown line by line, with `-` and `+`. The code block before the facts stays as it is.
-pub fn question(text: &str, look: Look) -> Vec<String> {
+/// Lines of a block that are shown at first.
+const FIRST_LINES: usize = 40;
+
+/// The bar before each line, and the indentation of blocks.
+const BAR: &str = "│ ";
+const INDENT: &str = "  ";
+
+/// Widest name of a fact that aligns the values of the others.
+const NAME_MAX: usize = 24;
+
+/// Narrowest terminal with a bar and with indentation.
+const NARROW: usize = 24;
+
+/// The lines of an approval request, which is Markdown of Belay. `more`: how a person sees the rest of a long block, of
+/// which the first lines are shown then; `None`: all lines are shown.
+///
+/// A person decides by each character of a block and of a fact, so these are no Markdown: nothing in them is styled or
+/// left out.
+pub fn question(text: &str, look: Look, more: Option<&str>) -> Vec<String> {
     let text = belay_text::escaped(text);
-    let (mut lines, mut fence) = (Vec::new(), None);
-    for line in text.lines() {
-        let is_ticks = line.len() > 2 && line.bytes().all(|byte| byte == b'`');
-        match fence {
-            None if is_ticks => fence = Some(line),
-            Some(begin) if line == begin => fence = None,
-            _ => {}
-        }
-        let change = [("- old: ", '-', Colour::Red), ("- new: ", '+', Colour::Green)];
-        let is_fact = fence.is_none() && !is_ticks;
-        let change = change.iter().filter(|_| is_fact);
-        match change.into_iter().find_map(|(name, mark, colour)| Some((line.strip_prefix(name)?, mark, *colour))) {
-            Some((value, mark, colour)) => {
-                lines.extend(unescaped(inlined(value)).into_iter().map(|part| (format!("{mark} {part}"), colour)));
-            }
-            None => lines.push((line.to_owned(), Colour::Yellow)),
-        }
+    let bar = if look.width < NARROW { "" } else { BAR };
+    let inner = Look { width: look.width.saturating_sub(width(bar)).max(1), ..look };
+    let mut lines = Vec::new();
+    for part in parts(&text) {
+        lines.extend(match part {
+            Part::Block(language, body) => block(&body, language, inner, more),
+            Part::Facts(facts) => table(&facts, inner),
+            Part::Prose(prose) => rendered(&prose.join("\n"), inner),
+            Part::Blank => vec![String::new()],
+        });
     }
-    let painted = |(text, colour)| {
-        let style = Style { colour: Some(colour), ..Style::default() };
-        painted(&[Span::new(text, style)], look.colour)
+    let style = Style { colour: Some(Colour::Yellow), ..Style::default() };
+    let bar = if look.colour && !bar.is_empty() {
+        painted(&[Span::new(bar.trim_end(), style)], true) + " "
+    } else {
+        bar.to_owned()
     };
-    lines.into_iter().map(painted).collect()
+    lines.into_iter().map(|line| format!("{bar}{line}").trim_end().to_owned()).collect()
 }
 
-/// The lines of a text that was written on one line, as [`belay_text::escaped_line`] does. Other escapes stay.
-fn unescaped(line: &str) -> Vec<String> {
-    let (mut lines, mut chars) = (vec![String::new()], line.chars());
-    while let Some(c) = chars.next() {
-        let next = if c == '\\' { chars.next() } else { None };
-        if next == Some('n') {
-            lines.push(String::new());
-        } else if let Some(last) = lines.last_mut() {
-            last.push(c);
-            last.extend(next);
+/// Whether [`question`] leaves lines out if it may.
+pub fn is_folded(text: &str) -> bool {
+    let text = belay_text::escaped(text);
+    parts(&text).iter().any(|part| matches!(part, Part::Block(_, body) if body.len() > FIRST_LINES + 1))
+}
+
+/// A part of an approval request.
+enum Part<'a> {
+    Block(&'a str, Vec<&'a str>),
+    Facts(Vec<(&'a str, &'a str)>),
+    Prose(Vec<&'a str>),
+    Blank,
+}
+
+/// The parts of a text, in their order. A block ends with the ticks that have begun it, and no line before them acts.
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let (mut parts, mut fence) = (Vec::new(), "");
+    for line in text.lines() {
+        let ticks = &line[..line.len() - line.trim_start_matches('`').len()];
+        let begins =
+            fence.is_empty() && ticks.len() > 2 && line[ticks.len()..].bytes().all(|b| b.is_ascii_alphanumeric());
+        match parts.last_mut() {
+            Some(Part::Block(_, body)) if !fence.is_empty() => {
+                if line == fence {
+                    fence = "";
+                } else {
+                    body.push(line);
+                }
+            }
+            _ if begins => {
+                fence = ticks;
+                parts.push(Part::Block(&line[ticks.len()..], Vec::new()));
+            }
+            last => match (last, line.strip_prefix("- ").and_then(|fact| fact.split_once(": "))) {
+                (Some(Part::Facts(facts)), Some(fact)) => facts.push(fact),
+                (_, Some(fact)) => parts.push(Part::Facts(vec![fact])),
+                (_, None) if line.is_empty() => parts.push(Part::Blank),
+                (Some(Part::Prose(prose)), None) => prose.push(line),
+                (_, None) => parts.push(Part::Prose(vec![line])),
+            },
         }
     }
-    if lines.len() > 1 && lines.last().is_some_and(String::is_empty) {
-        lines.pop(); // the last line ends with a line feed
+    parts
+}
+
+/// The lines of a block. A line that is too long goes on in the next one, below its beginning.
+fn block(body: &[&str], language: &str, look: Look, more: Option<&str>) -> Vec<String> {
+    let left_out = match more {
+        Some(_) if body.len() > FIRST_LINES + 1 => body.len() - FIRST_LINES,
+        _ => 0,
+    };
+    let indent = if look.width < NARROW { "" } else { INDENT };
+    let shown = body[..body.len() - left_out].join("\n");
+    let columns = look.width.saturating_sub(width(indent)).max(1);
+    let mut lines = Vec::new();
+    for spans in code::lines(&shown, language) {
+        for spans in chopped(&spans, columns) {
+            lines.push(format!("{indent}{}", painted(&spans, look.colour)));
+        }
+    }
+    if let Some(more) = more.filter(|_| left_out > 0) {
+        let note = wrapped(&[Span::dim(format!("… {left_out} more lines: {more} shows all"))], columns);
+        lines.extend(note.iter().map(|spans| format!("{indent}{}", painted(spans, look.colour))));
     }
     lines
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plain(text: &str) -> Vec<String> {
-        question(text, Look { width: 80, colour: false })
-    }
-
-    #[test]
-    fn a_change_of_a_file_is_a_diff_and_the_rest_is_shown_as_it_is() {
-        for (text, expected) in [
-            (
-                "May I do this? **edit_file**\n\n- path: a_b_\\*",
-                vec!["May I do this? **edit_file**", "", "- path: a_b_\\*"],
-            ),
-            ("- old: one\\ntwo\\n\n- new: three", vec!["- one", "- two", "+ three"]),
-            ("- old: a\\\\nb\\u{1b}", vec!["- a\\\\nb\\u{1b}"]),
-            ("- new: ", vec!["+"]),
-            (r"- new: `a\n*b*`", vec!["+ a", "+ *b*"]),
-            ("````\n```\n- old: a\\nb\n````\n- old: c", vec!["````", "```", "- old: a\\nb", "````", "- c"]),
-            ("a\x1b[2Jb", vec!["a\\u{1b}[2Jb"]),
-        ] {
-            assert_eq!(plain(text), expected, "{text:?}");
+/// The facts as a table. A long value goes on below its beginning; it breaks between words.
+fn table(facts: &[(&str, &str)], look: Look) -> Vec<String> {
+    let names = facts.iter().map(|(name, _)| width(name_of(name)));
+    let (column, gap) = match look.width {
+        0..NARROW => (0, 0),
+        _ => (names.filter(|width| *width <= NAME_MAX).max().unwrap_or(0).min(look.width / 2), 2),
+    };
+    let mut lines = Vec::new();
+    for (name, value) in facts {
+        let name = name_of(name);
+        let value = Span::plain(inlined(value));
+        let values = wrapped(&[value], look.width.saturating_sub(column + gap).max(1));
+        let pad = |used: usize| " ".repeat((column + gap).saturating_sub(used));
+        let mut values = values.into_iter();
+        let first = values.next().unwrap_or_default();
+        if width(name) > column {
+            lines.extend(wrapped(&[Span::dim(name)], look.width).iter().map(|line| painted(line, look.colour)));
+            lines.push(format!("{}{}", pad(0), painted(&first, look.colour)));
+        } else {
+            let dim = painted(&[Span::dim(name)], look.colour);
+            lines.push(format!("{dim}{}{}", pad(width(name)), painted(&first, look.colour)));
         }
-        let written = belay_text::escaped_line("x = \"\\n\"\n\ty\n");
-        assert_eq!(plain(&format!("- old: {written}")), ["- x = \"\\\\n\"", "- \\ty"]);
+        lines.extend(values.map(|line| format!("{}{}", pad(0), painted(&line, look.colour))));
     }
-
-    #[test]
-    fn it_stands_out_where_there_are_colours() {
-        let lines = question("May I?\n- old: a\n- new: b", Look { width: 80, colour: true });
-        assert_eq!(lines, ["\x1b[33mMay I?\x1b[0m", "\x1b[31m- a\x1b[0m", "\x1b[32m+ b\x1b[0m"]);
-    }
+    lines
 }
+
+/// The name of a fact. That of a field is emphasised; a name that could act as markup is a code span.
+fn name_of(name: &str) -> &str {
+    inlined(name.strip_prefix("**").and_then(|name| name.strip_suffix("**")).unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ pub struct RunView {
     ready: Vec<String>,
     /// Whether any line was returned.
     has_output: bool,
+    /// Whether the last line is that of a tool call. A text below it begins with a blank line.
+    is_below_tool: bool,
 }
 
 impl RunView {
@@ -36,6 +38,7 @@ impl RunView {
             status: StatusLine::default(),
             ready: Vec::new(),
             has_output: false,
+            is_below_tool: false,
         }
     }
 
@@ -52,6 +55,9 @@ impl RunView {
             self.step = step;
         }
         if !self.is_lost {
+            if std::mem::take(&mut self.is_below_tool) {
+                self.ready.push(String::new());
+            }
             self.text.push_str(piece);
             self.answer.push(piece);
         }
@@ -60,6 +66,13 @@ impl RunView {
     /// Pieces are missing: the rest of this step is not shown before the answer is complete.
     pub fn lost(&mut self) {
         self.is_lost = true;
+    }
+
+    /// Adds the line of a tool call that has ended, below the text that called it.
+    pub fn tool(&mut self, line: &str) {
+        self.end_text();
+        self.ready.push(line.to_owned());
+        self.is_below_tool = true;
     }
 
     /// Sets what the run does.
@@ -162,6 +175,20 @@ mod tests {
             lines.extend(view.answered(answer));
             assert_eq!(lines, expected, "{pieces:?} {answer:?}");
         }
+    }
+
+    #[test]
+    fn rows_of_tools_stand_between_the_texts_of_their_steps() {
+        let mut view = view(&[(1, "I look.")]);
+        view.tool("✓ look");
+        view.tool("✓ see");
+        view.push(2, "Found");
+        view.end();
+        assert_eq!(view.answered("Found"), ["I look.", "", "✓ look", "✓ see", "", "Found"]);
+        let mut view = RunView::new(LOOK);
+        view.tool("✓ look");
+        assert_eq!(view.finished(), ["✓ look"]);
+        assert_eq!(view.answered("not streamed"), ["", "not streamed"]);
     }
 
     #[test]

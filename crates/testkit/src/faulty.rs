@@ -9,17 +9,17 @@ use belay_protocol::store::{Claimed, KeyClaim, LastTurn, QueuedInput, Unfinished
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker,
     Authority, BootId, CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, ClientCallStore,
-    ClientNote, ClientResult, CollectedStart, Conversation, ConversationReader, ConversationSummary, Decided, Deferral,
-    DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze,
-    FreezeStore, HeldJobs, HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange,
-    JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore,
-    KnownInput, KnownPrincipal, LaneClaim, LaneStore, Lease, MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote,
-    NewReservation, NewRoutine, NewRoutineRun, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Opening,
-    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence,
-    PrincipalFilter, PromptNotes, Provenance, PutRule, Remembered, Removed, ReplyRoute, Retention, RoutineId,
-    RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
-    RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions, RunReader,
-    RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret, SecretVault, SentMessage, Seq,
+    ClientNote, ClientResult, CollectedStart, Conversation, ConversationReader, ConversationSummary, Cursor, Cursors,
+    Decided, Deferral, DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun,
+    Forgotten, Found, Freeze, FreezeStore, HeldJobs, HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts,
+    JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord,
+    JobStore, JournalStore, KnownInput, KnownPrincipal, LaneClaim, LaneStore, Lease, MemoryOwner, Message, NewEvent,
+    NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun, Note, NoteArchive, NoteFilter, NoteSelection,
+    NoteStore, Opening, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PairedPerson, PausedRun, PendingPairing,
+    PeopleStore, Presence, PrincipalFilter, PromptNotes, Provenance, PutRule, Remembered, Removed, ReplyRoute,
+    Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
+    RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions,
+    RunReader, RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret, SecretVault, SentMessage, Seq,
     SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SignIn, SignInStore,
     SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId, ThreadSummary,
     TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled, WorkLease,
@@ -171,6 +171,7 @@ faulty! {
     Archive {
         SearchArchive => search(query: SearchQuery) -> Vec<Found>;
         ListThreads => threads(session: &SessionKey) -> Vec<ThreadSummary>;
+        SetTitle => set_title(session: &SessionKey, title: Option<String>) -> ();
         ReadTranscript => transcript(thread: ThreadId, after: u64, limit: u32) -> Vec<TranscriptLine>;
         DeleteSession => delete_session(lease: &Lease, at: UnixMillis) -> Removed;
         Prune => prune(old: Retention, most: u32) -> Removed;
@@ -190,8 +191,12 @@ faulty! {
         Mark => mark(id: OutboxId, state: OutboxState, at: UnixMillis, lease: Option<&WorkLease>) -> ();
         PutChecked => put_checked(message: &Outbound) -> ();
         ShownLast => shown_last(route: &ReplyRoute, run: RunId) -> Option<ApprovalId>;
-        SettleInterrupted => settle_interrupted(at: UnixMillis, leases: Option<&[WorkLease]>) -> Vec<OutboxRow>;
+        SettleInterrupted => settle_interrupted(at: UnixMillis, leases: Option<&[WorkLease]>, settling: &[ChannelId]) -> Vec<OutboxRow>;
         @watch committed -> u64;
+    }
+    Cursors {
+        ReadCursor => cursor(channel: &ChannelId, name: &str) -> Option<Arc<str>>;
+        KeepCursor => keep_cursor(channel: &ChannelId, cursor: &Cursor) -> ();
     }
     NoteStore {
         Remember => remember(note: NewNote) -> Remembered;

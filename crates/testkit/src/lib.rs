@@ -3,6 +3,7 @@
 //!
 //! **Does not know** any crate but `protocol`.
 
+pub mod channel_suite;
 pub mod clock;
 pub mod faulty;
 pub mod golden;

@@ -5,7 +5,8 @@
 //! leaves it out. It is for prompts, where a hidden character could only be an invisible instruction. [`escaped_line`]
 //! is the first mode on one line, for names; it also shows characters that look like a space.
 //!
-//! [`markdown`] puts a text into Markdown so that nothing of it acts as markup.
+//! [`markdown`] puts a text into Markdown so that nothing of it acts as markup, and [`question`] makes the text of a
+//! question about a call.
 //!
 //! [`untrusted`] writes the markers around untrusted content, and removes them from the text for people. [`near`] finds the
 //! known name that is most similar to a mistyped one.
@@ -19,6 +20,7 @@
 
 pub mod markdown;
 pub mod near;
+pub mod question;
 pub mod untrusted;
 
 use std::borrow::Cow;

@@ -4,8 +4,13 @@
 
 /// The text as a code block, which the text cannot close.
 pub fn block(text: &str) -> String {
+    block_of("", text)
+}
+
+/// As [`block`], in a language: a word of letters and digits.
+pub fn block_of(language: &str, text: &str) -> String {
     let ticks = "`".repeat(longest_ticks(text).max(2) + 1);
-    format!("{ticks}\n{text}\n{ticks}\n")
+    format!("{ticks}{language}\n{text}\n{ticks}\n")
 }
 
 /// A text of one line as a part of a line of prose. It is a code span if a part of it could act as markup.

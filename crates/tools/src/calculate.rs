@@ -28,7 +28,8 @@ pub(crate) struct Calculate {
 
 impl Calculate {
     pub(crate) fn new() -> Self {
-        Self { spec: arguments::spec::<Arguments>("calculate", DESCRIPTION, Effect::None, Duration::from_secs(5)) }
+        let spec = arguments::spec::<Arguments>("calculate", DESCRIPTION, Effect::None, Duration::from_secs(5));
+        Self { spec: ToolSpec { deferred: true, ..spec } }
     }
 }
 

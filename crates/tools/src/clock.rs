@@ -35,7 +35,7 @@ impl ClockTool {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let description = "Tells the date, weekday and time, in UTC or in a time zone.";
         let spec = arguments::spec::<Arguments>("clock", description, Effect::None, Duration::from_secs(5));
-        let spec = ToolSpec { kind: Some(ToolKind::Clock), ..spec };
+        let spec = ToolSpec { kind: Some(ToolKind::Clock), deferred: true, ..spec };
         Self { spec, clock }
     }
 }

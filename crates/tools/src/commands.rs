@@ -62,7 +62,7 @@ pub(crate) fn tools(
     let runner = Arc::new(Runner { processes, sandbox, outputs, background });
     let requests = Arc::new(CommandRequests::new(workspace, &config.commands, runner.view())?);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-    if config.commands.enabled {
+    if config.commands.enabled() {
         tools.push(Arc::new(RunCommand::new(requests.clone(), runner.clone(), &config.commands)));
     }
     if config.shell.enabled {

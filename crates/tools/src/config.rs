@@ -113,7 +113,7 @@ mod tests {
     fn all_problems_are_reported_with_their_keys() {
         let config = ToolsConfig {
             workspace: Some(PathBuf::new()),
-            sandbox: SandboxConfig { cpu_s: 0, ..SandboxConfig::default() },
+            sandbox: SandboxConfig { memory_mb: 31, ..SandboxConfig::default() },
             web: WebConfig { ports: vec![], ..WebConfig::default() },
             search: SearchConfig { base_url: Some("x".into()), ..SearchConfig::default() },
             ..ToolsConfig::default()
@@ -122,7 +122,7 @@ mod tests {
             config.validate(),
             [
                 "tools.workspace: must not be empty",
-                "tools.sandbox.cpu_s: must be from 1 to 86400, is 0",
+                "tools.sandbox.memory_mb: must be from 32 to 1048576, is 31",
                 "tools.web.ports: must name at least one port, and none may be 0",
                 "tools.search.base_url: cannot be read: relative URL without a base",
             ]

@@ -143,7 +143,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
     let is_offered = |name: &&str| match *name {
         "fetch_url" => config.web.enabled,
         "process" => has_background(config),
-        "run_command" => config.commands.enabled,
+        "run_command" => config.commands.enabled(),
         "run_shell" => config.shell.enabled,
         "send_request" => !config.web.send_methods.is_empty(),
         "web_search" => web::WebSearch::new(&config.search, &[]).is_ok_and(|search| search.is_some()),
@@ -154,7 +154,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
 
 /// Whether commands can go on in the background.
 fn has_background(config: &ToolsConfig) -> bool {
-    config.commands.enabled && config.commands.background > 0
+    config.commands.enabled() && config.commands.background > 0
 }
 
 /// The names of all built-in tools in alphabetical order, including the tools that the settings disable.
@@ -224,7 +224,7 @@ mod tests {
         everything.web.enabled = true;
         everything.web.send_methods = vec!["PUT".to_owned()];
         let mut nothing = ToolsConfig::default();
-        (nothing.web.enabled, nothing.commands.enabled) = (false, false);
+        (nothing.web.enabled, nothing.commands.allow) = (false, Vec::new());
         for config in [everything, ToolsConfig::default(), nothing] {
             let config = ToolsConfig { workspace: Some(dir.path().join("workspace")), ..config };
             let tools = builtin(&config, parts(dir.path())).unwrap();
@@ -305,6 +305,10 @@ mod tests {
         assert_eq!(names, BUILTIN);
     }
 
+    /// Arguments whose names say all.
+    const NAMES_ENOUGH: [&str; 10] =
+        ["content", "directory", "limit", "max", "new", "path", "stdin", "text", "timeout_s", "url"];
+
     #[test]
     fn every_schema_is_a_closed_object() {
         let dir = tempfile::tempdir().unwrap();
@@ -313,7 +317,11 @@ mod tests {
             assert_eq!(spec.schema["type"], "object", "{}", spec.name);
             assert_eq!(spec.schema["additionalProperties"], false, "{}", spec.name);
             assert!(spec.schema.get("$schema").is_none() && spec.schema.get("title").is_none(), "{}", spec.name);
-            assert!(spec.schema["properties"].as_object().unwrap().values().all(|p| p["description"].is_string()));
+            let properties = spec.schema["properties"].as_object().unwrap();
+            let is_described = |(name, part): (&String, &Value)| {
+                part["description"].is_string() || NAMES_ENOUGH.contains(&name.as_str())
+            };
+            assert!(properties.iter().all(is_described), "{}", spec.name);
             assert!(!spec.description.is_empty());
         }
     }

@@ -23,7 +23,9 @@ fn built(settings: u32, dir: &std::path::Path) -> (Vec<&'static str>, Vec<Arc<dy
         shell: ShellConfig { enabled: is(3) },
         ..ToolsConfig::default()
     };
-    config.commands.enabled = is(4);
+    if !is(4) {
+        config.commands.allow.clear();
+    }
     if is(5) {
         config.commands.background = 0;
     }

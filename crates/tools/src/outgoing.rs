@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use aws_lc_rs::digest::{Context, SHA256};
 use belay_protocol::{BlobDigest, BlobStore, OutboundFile, OutgoingFiles, StoreError, ToolFailure};
 use futures_util::StreamExt;
-use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio_util::io::ReaderStream;
 
@@ -68,7 +68,7 @@ impl OutgoingFiles for WorkspaceFiles {
         let (mut file, limit) = self.opened(path, max_bytes).await?;
         let named = path.to_owned();
         let (head, bytes, digest) = blocking(move || {
-            let (mut hasher, mut head, mut bytes) = (Sha256::new(), Vec::new(), 0u64);
+            let (mut hasher, mut head, mut bytes) = (Context::new(&SHA256), Vec::new(), 0u64);
             let mut piece = vec![0; PIECE_BYTES];
             loop {
                 let read = file.read(&mut piece).map_err(|error| unreadable(&named, &error))?;
@@ -80,7 +80,7 @@ impl OutgoingFiles for WorkspaceFiles {
                 let missing = HEAD_BYTES.saturating_sub(head.len()).min(read);
                 head.extend_from_slice(&piece[..missing]);
             }
-            let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex: String = hasher.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
             let digest = hex.parse().map_err(|error: &str| ToolFailure::failed(error))?;
             Ok((head, bytes, digest))
         })

@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(said.around.iter().filter(|row| row.strike).map(|row| row.step).collect::<Vec<_>>(), [8]);
         assert_eq!(said.around.last().map(|row| row.step), Some(10));
         assert!(said.told.as_deref().is_some_and(|told| told.contains("npm test")), "{:?}", said.told);
-        assert!(said.settings.contains(&"stops.tool_loops.repeats"), "{:?}", said.settings);
+        assert!(said.settings.contains(&"stops.tool_loops.polling_tools"), "{:?}", said.settings);
     }
 
     #[test]

@@ -31,12 +31,14 @@ async function end({ visitor, daemon, server, release }) {
   }
 }
 
-const subjects = async (page) => (await page.locator('.subject > a').allInnerTexts()).sort();
+const subjects = async (page, where = 'main') => (await page.locator(where).locator('.subject > a').allInnerTexts()).sort();
 
 group('names', world, end, () => {
   check('Now names the job and the first words of the conversation', async ({ visitor, job }) => {
     const page = await visitor.open('#/now');
-    await until('both names', async () => assert.deepEqual(await subjects(page), ['Count the trees slowly', 'Weekly report']) ?? true);
+    await until('both names', async () => assert.deepEqual(await subjects(page, 'main > .scroll'), ['Count the trees slowly', 'Weekly report']) ?? true);
+    const oven = 'Which <b>oven</b> is the cheapest?';
+    await until('those that have ended', async () => assert.deepEqual(await subjects(page, '.ended'), [oven, oven, 'morning']) ?? true);
     assert.equal(await page.getByRole('link', { name: 'job', exact: true }).getAttribute('href'), `#/jobs/${job.job_id}`);
     await page.close();
   });

@@ -22,7 +22,8 @@ async function end({ visitor, daemon, server, release }) {
   }
 }
 
-const session = (page, name) => page.getByRole('cell', { name });
+/** The cell of a session among the runs that have not ended. */
+const session = (page, name) => page.locator('main > .scroll').getByRole('cell', { name });
 
 /** A page at Now with its stream and its list, and the requests that it makes: `/api/v1/…` without the query of numbers. */
 async function now(visitor) {
@@ -46,15 +47,16 @@ const visibility = (page, state) => page.evaluate((state) => {
 group('now', world, end, () => {
   check('the page asks once for its runs, and moves them by facts', async ({ daemon, visitor }) => {
     const { page, asked } = await now(visitor);
-    const before = asked('/api/v1/runs').length;
+    const open = () => asked('/api/v1/runs').filter(({ searchParams }) => searchParams.get('status').includes('queued')).length;
+    const before = open();
     const { run_id: run } = await daemon.say('moved', 'write');
     await page.getByRole('row', { name: /moved.*model/ }).waitFor();
     await page.getByRole('row', { name: /moved/ }).getByText('running').waitFor();
     await daemon.post(`runs/${run}/stop?wait_ms=5000`);
     await session(page, 'moved').waitFor({ state: 'detached' });
-    assert.equal(asked('/api/v1/runs').length, before, 'no list is loaded for what the facts say');
+    assert.equal(open(), before, 'no list is loaded for what the facts say');
     const lists = asked('/api/v1/runs').map(({ searchParams }) => searchParams.get('status'));
-    assert.ok(lists.every((status) => status === 'running,paused,queued,accepted'), String(lists));
+    assert.deepEqual([...new Set(lists)].sort(), ['completed,stopped,failed', 'running,paused,queued,accepted']);
     const streams = asked('/api/v1/events').filter(({ searchParams }) => !searchParams.has('since'));
     assert.ok(streams.every(({ searchParams }) => searchParams.get('every_ms') === '250'), String(streams));
     await page.close();
@@ -135,6 +137,15 @@ group('now', world, end, () => {
     await session(page, 'works').waitFor();
     await page.getByRole('link', { name: 'All running runs' }).waitFor();
     await until('the route is free', () => page.unrouteAll({ behavior: 'wait' }).then(() => true));
+    await page.close();
+  });
+
+  check('the runs that ended last are shown with their reasons', async ({ daemon, visitor }) => {
+    const { page } = await now(visitor);
+    const { run_id: run } = await daemon.say('ends soon', 'write');
+    await session(page, 'ends soon').waitFor();
+    await daemon.post(`runs/${run}/stop?wait_ms=5000`);
+    await page.getByRole('region', { name: 'Ended last' }).getByRole('row', { name: /ends soon stopped user_stop/ }).waitFor();
     await page.close();
   });
 });

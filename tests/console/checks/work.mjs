@@ -112,12 +112,12 @@ group('work', world, end, () => {
   check('keys alone stop a run: Tab to Stop, then Enter', async ({ visitor, daemon }) => {
     const { run_id: run } = await daemon.say('by-keys', 'write c');
     const page = await visitor.open('#/now');
-    await page.getByRole('cell', { name: 'by-keys' }).waitFor();
+    await page.locator('main > .scroll').getByRole('cell', { name: 'by-keys' }).waitFor();
     const title = () => page.evaluate(() => document.activeElement.title);
     for (let i = 0; i < 100 && await title() !== 'Stop the run of by-keys'; i += 1) await page.keyboard.press('Tab');
     assert.equal(await title(), 'Stop the run of by-keys');
     await page.keyboard.press('Enter');
-    await page.getByRole('cell', { name: 'by-keys' }).waitFor({ state: 'detached' });
+    await page.locator('main > .scroll').getByRole('cell', { name: 'by-keys' }).waitFor({ state: 'detached' });
     assert.equal((await daemon.get(`runs/${run}`)).reason, 'user_stop');
     await page.close();
   });
@@ -125,13 +125,13 @@ group('work', world, end, () => {
   check('a freeze stops the runs, shows its reason as text, and ends with the thaw', async ({ visitor, daemon }) => {
     await daemon.say('frozen', 'write f');
     const page = await visitor.open('#/now');
-    await page.getByRole('cell', { name: 'frozen' }).waitFor();
+    await page.locator('main > .scroll').getByRole('cell', { name: 'frozen' }).waitFor();
     await page.getByRole('button', { name: 'Freeze everything' }).click();
     await page.getByLabel('Reason').fill('a <b>reason</b>');
     await page.keyboard.press('Enter');
     await page.getByText('Everything is frozen', { exact: true }).waitFor();
     await page.getByText('a <b>reason</b>', { exact: true }).waitFor();
-    await page.getByRole('cell', { name: 'frozen' }).waitFor({ state: 'detached' });
+    await page.locator('main > .scroll').getByRole('cell', { name: 'frozen' }).waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Thaw' }).click();
     await page.getByText('Everything is frozen', { exact: true }).waitFor({ state: 'detached' });
     assert.deepEqual((await daemon.get('freeze')).freezes, []);

@@ -26,7 +26,7 @@ export const PAGES = [
   ['routines', 'Routines', 'evil <img'], ['routines/of/evil', 'Routine', 'evil <img'], ['routines/edit/evil', 'Edit routine', 'Prompt'],
   ['routines/new', 'New routine', 'Prompt'], ['routines/history', 'Routines', 'evil'], ['routines/next', 'Routines', 'evil'],
   [({ fired }) => `routines/run/${fired}`, 'Routine run', 'evil'], ['ends', 'Ends', 'final text'], ['money', 'Money', 'in all'],
-  ['tools', 'Tools and models', 'evil <img'], ['people', 'People', 'evil <img'], ['backups', 'Backups', 'evil <img'],
+  ['log', 'Log', 'evil <img'], ['tools', 'Tools and models', 'evil <img'], ['people', 'People', 'evil <img'], ['backups', 'Backups', 'evil <img'],
   ['settings', 'Settings', 'gateway'], ['access', 'Access', 'evil <img'],
 ];
 

@@ -162,7 +162,7 @@ async fn a_node_that_is_ended_or_stopped_while_it_reads_its_work_begins_none_of_
     let Some(programs) = Programs::for_test()? else { return Ok(()) };
     let database = TestDatabase::new(PostgresServer::shared(&programs)?)?;
     let model = ModelServer::start(vec![Answer::Stall], Answer::text("after all")).await;
-    let home = node(&database.url()).openai(&model.base_url).set("store.lock_timeout_s", 30);
+    let home = node(&database.url()).openai(&model.base_url).set("store.statement_timeout_s", 90);
     let daemon = home.start().await?;
     let run = daemon.send("alice", "hello").await?;
     model.seen(1).await;

@@ -1,4 +1,4 @@
-//! `[stops]`: when a run ends because it makes no progress.
+//! When a run ends because it makes no progress: all that a file of rules may say.
 
 use std::time::Duration;
 
@@ -18,7 +18,9 @@ const MAX_SAY_BYTES: usize = 4_000;
 /// Longest name of a rule, in bytes.
 const MAX_RULE_NAME_BYTES: usize = 64;
 
-/// `[stops]`
+/// The stop rules and their thresholds. The settings have a part of them, [`StopsSettings`].
+///
+/// [`StopsSettings`]: super::StopsSettings
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct StopsConfig {
@@ -50,10 +52,8 @@ pub struct StopsConfig {
     pub compactions_without_gain: u64,
     /// The judge model.
     pub judge: JudgeConfig,
-    /// Whether a run that a limit or a progress rule ends gets a closing turn without tools, to report what it has
-    /// found.
-    pub closing_turn: bool,
-    /// Longest duration of the closing turn, in seconds. 1 to 3600.
+    /// Longest duration of the closing turn, in seconds: a run that a limit or a progress rule ends reports without
+    /// tools what it has found. At most 3600; 0: none.
     pub closing_turn_s: u64,
     /// The operator's own rules.
     pub rules: Vec<Rule>,
@@ -75,7 +75,6 @@ impl Default for StopsConfig {
             approval_reasks: 3,
             compactions_without_gain: 3,
             judge: JudgeConfig::default(),
-            closing_turn: true,
             closing_turn_s: 60,
             rules: Vec::new(),
         }
@@ -96,8 +95,8 @@ impl StopsConfig {
                 problems.push(format!("stops.{key}: must be at most 1000000; 0 disables it"));
             }
         }
-        if !(1..=3600).contains(&self.closing_turn_s) {
-            problems.push("stops.closing_turn_s: must be between 1 and 3600".into());
+        if self.closing_turn_s > 3600 {
+            problems.push("stops.closing_turn_s: must be at most 3600; 0 disables it".into());
         }
         if self.rules.len() > MAX_RULES {
             problems.push(format!("stops.rules: must be at most {MAX_RULES}"));
@@ -121,7 +120,7 @@ impl StopsConfig {
 
     /// Longest duration of the closing turn. `None`: there is none.
     pub(crate) fn closing_turn(&self) -> Option<Duration> {
-        self.closing_turn.then(|| Duration::from_secs(self.closing_turn_s))
+        (self.closing_turn_s > 0).then(|| Duration::from_secs(self.closing_turn_s))
     }
 
     /// The built-in progress rules that are enabled. Loops and repetitions are strikes, because a notice helps the
@@ -176,7 +175,8 @@ fn problems_of_rule(index: usize, rule: &Rule) -> Vec<String> {
     problems
 }
 
-/// A file that contains only stop rules: the content of `[stops]`, and a table `[limits]` if it has limits.
+/// A file that contains only stop rules: the content of `[stops]`, thresholds of built-in rules, and a table `[limits]`
+/// if it has limits.
 #[derive(Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct RulesFile {
@@ -244,7 +244,7 @@ mod tests {
         let bad = StopsConfig {
             max_strikes: 0,
             errors_stop: 2_000_000,
-            closing_turn_s: 0,
+            closing_turn_s: 3601,
             judge: JudgeConfig { history: 0, ..JudgeConfig::default() },
             rules: vec![
                 named(""),
@@ -312,10 +312,10 @@ mod tests {
 
     #[test]
     fn a_closing_turn_can_be_switched_off() {
-        let closing = |closing_turn| {
-            let stops = StopsConfig { closing_turn, ..StopsConfig::default() };
+        let closing = |closing_turn_s| {
+            let stops = StopsConfig { closing_turn_s, ..StopsConfig::default() };
             StopRules::compile(&stops, &RunLimits::none()).closing_turn()
         };
-        assert_eq!((closing(true), closing(false)), (Some(Duration::from_secs(60)), None));
+        assert_eq!((closing(60), closing(0)), (Some(Duration::from_secs(60)), None));
     }
 }

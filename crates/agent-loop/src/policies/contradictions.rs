@@ -16,6 +16,9 @@ use super::rules::held_for_closing;
 /// all hold.
 const MAX_CASES: usize = 512;
 
+/// The place of the rules that are no settings.
+const BUILT_IN: &str = "the built-in rule";
+
 /// A leaf that must hold, or must not hold.
 #[derive(Clone, Copy)]
 struct Literal<'a> {
@@ -117,13 +120,14 @@ fn ceilings<'a>(
 ) -> Vec<Ceiling<'a>> {
     let mut ceilings: Vec<Ceiling<'a>> = Vec::new();
     let of_limits = limits.iter().map(|rule| ("limits", rule));
-    let of_progress = progress.iter().map(|rule| ("stops", rule));
+    let of_progress = progress.iter().map(|rule| (BUILT_IN, rule));
     let ends = |rule: &Rule| rule.then == Then::Stop && !own.iter().any(|other| other.name == rule.name);
     for (section, rule) in of_limits.chain(of_progress).filter(|(_, rule)| ends(rule)) {
         each_alternative(&rule.when, &mut |count, at| {
             let is_time = matches!(count, Count::Of(Counter::ActiveMs | Counter::WallMs));
             let held = if is_time && section == "limits" { held_for_closing(closing, at) } else { 0 };
-            let mut key = format!("{section}.{} = {}", rule.name, shown(count, at));
+            let joint = if section == BUILT_IN { " " } else { "." };
+            let mut key = format!("{section}{joint}{} = {}", rule.name, shown(count, at));
             if held > 0 {
                 key = format!("{key}, of which {} s are for the closing turn,", held.div_ceil(1000));
             }

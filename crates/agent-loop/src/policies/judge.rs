@@ -18,7 +18,7 @@ pub use prompt::{JudgePrompt, prompt};
 /// The wire name of this kind of loop.
 pub const LLM_DETECTED_LOOP: &str = "LLM_DETECTED_LOOP";
 
-/// `[stops.judge]`
+/// How the judge is asked, and what its answers mean.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct JudgeConfig {

@@ -29,10 +29,6 @@ pub struct RunLimits {
     pub tool_calls: Option<u64>,
     /// Calls of single tools, by tool name.
     pub tool_calls_of: BTreeMap<String, u64>,
-    /// Tokens read.
-    pub tokens_in: Option<u64>,
-    /// Tokens generated.
-    pub tokens_out: Option<u64>,
     /// Tokens read and generated.
     pub tokens_total: Option<u64>,
     /// US dollars for the run. Above 0.
@@ -59,8 +55,6 @@ impl RunLimits {
             model_calls: None,
             tool_calls: None,
             tool_calls_of: BTreeMap::new(),
-            tokens_in: None,
-            tokens_out: None,
             tokens_total: None,
             usd_per_run: None,
             usd_per_session: None,
@@ -80,13 +74,11 @@ impl RunLimits {
 
     /// The limits that are set and are whole numbers: key, number, and the condition.
     fn numbers(&self) -> impl Iterator<Item = (&'static str, u64, Condition)> {
-        let table: [(&'static str, Option<u64>, Counter); 8] = [
+        let table: [(&'static str, Option<u64>, Counter); 6] = [
             (ACTIVE_S, Some(self.active_s).filter(|s| *s > 0), Counter::ActiveMs),
             ("wall_clock_s", self.wall_clock_s, Counter::WallMs),
             ("model_calls", self.model_calls, Counter::ModelCalls),
             ("tool_calls", self.tool_calls, Counter::ToolCalls),
-            ("tokens_in", self.tokens_in, Counter::TokensIn),
-            ("tokens_out", self.tokens_out, Counter::TokensOut),
             ("tokens_total", self.tokens_total, Counter::TokensTotal),
             ("output_bytes", self.output_bytes, Counter::OutputBytes),
         ];
@@ -177,15 +169,13 @@ mod tests {
             model_calls: Some(0),
             tool_calls: Some(0),
             tool_calls_of: [("fetch_url".into(), 0), (String::new(), 1), ("fine".into(), 1)].into(),
-            tokens_in: Some(0),
-            tokens_out: Some(0),
             tokens_total: Some(u64::MAX),
             usd_per_run: Some(0.0),
             usd_per_session: Some(f64::NAN),
             output_bytes: Some(0),
         };
         let problems = bad.validate();
-        assert_eq!(problems.len(), 12, "{problems:#?}");
+        assert_eq!(problems.len(), 10, "{problems:#?}");
         assert!(problems.iter().all(|problem| problem.starts_with("limits.")));
     }
 
@@ -198,8 +188,6 @@ mod tests {
             model_calls: Some(3),
             tool_calls: Some(4),
             tool_calls_of: [("t".into(), 5)].into(),
-            tokens_in: Some(6),
-            tokens_out: Some(7),
             tokens_total: Some(8),
             usd_per_run: Some(9.0),
             usd_per_session: Some(10.0),
@@ -212,8 +200,6 @@ mod tests {
             "wall_clock_s",
             "model_calls",
             "tool_calls",
-            "tokens_in",
-            "tokens_out",
             "tokens_total",
             "output_bytes",
             "usd_per_run",

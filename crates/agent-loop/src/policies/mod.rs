@@ -18,8 +18,8 @@
 //!
 //! Reading order: [`observation`] → [`rule`], the vocabulary → [`counters`] → [`measures`] → [`condition`] → [`rules`]
 //! → [`state`]; then one file for each policy that is more than a counter. [`tool_loops`], [`chanting`] and [`judge`]
-//! are the three layers of loop detection. The configuration is in [`config`] and [`limits`]; `contradictions` finds
-//! rules that cannot work.
+//! are the three layers of loop detection. The configuration is in [`config`], [`settings`] and [`limits`];
+//! `contradictions` finds rules that cannot work.
 
 pub mod chanting;
 pub mod condition;
@@ -34,6 +34,7 @@ pub mod observation;
 pub mod replies;
 pub mod rule;
 pub mod rules;
+pub mod settings;
 pub mod state;
 pub mod time;
 pub mod tool_loops;
@@ -49,4 +50,5 @@ pub use measures::Measures;
 pub use observation::{CallOutcome, Observation, Totals};
 pub use rule::{Condition, Counter, Rule, Since, Then, ToolCount};
 pub use rules::StopRules;
+pub use settings::{JudgeSettings, StopsSettings, ToolLoopSettings};
 pub use state::{Action, StopState, Verdict};

@@ -167,7 +167,7 @@ impl Admission {
 pub(super) fn bytes_of(text: &str, inbound: &Inbound) -> u64 {
     let history: usize = inbound.history.iter().map(|line| line.text.len()).sum();
     let outputs = if inbound.outputs.is_empty() { 0 } else { json_bytes(&inbound.outputs) };
-    let options = if inbound.options.is_default() { 0 } else { json_bytes(&inbound.options) };
+    let options = if inbound.options.is_default() { 0 } else { inbound.options.bytes() };
     let files = inbound.provenance.as_ref().map_or(0, |provenance| provenance.file_bytes());
     [text.len(), history, outputs, options, files]
         .into_iter()

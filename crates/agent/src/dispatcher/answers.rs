@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 
 use super::Dispatcher;
 use super::guards::{ANSWERED, Arrival, Guarded};
-use super::named::{Named, several};
-use super::questions::{Ambiguous, Asked, WorkQuestion, asked_anywhere};
+use super::named::{IdPart, Named, several};
+use super::questions::{Ambiguous, Asked, WorkQuestion, asked_anywhere, named_anywhere};
 use super::routines::pass_over;
 use crate::agent_services::AgentServices;
 use crate::answering::{Stored, may_answer, store_answer};
@@ -195,7 +195,7 @@ impl Dispatcher {
     ) {
         let approval = match named {
             None if self.services.cluster.is_some() => {
-                return self.decide_anywhere(decision, word, sent, inbound, ack);
+                return self.decide_anywhere(decision, None, word, sent, inbound, ack);
             }
             None => match self.asked_here(&inbound).meant() {
                 Ok(question) => question.map(|question| question.approval),
@@ -207,13 +207,11 @@ impl Dispatcher {
                     let reply = several("questions", &named);
                     return self.refuse_decision(reply, word, sent, inbound, ack);
                 }
-                Named::Nothing => {
-                    let reply = format!(
-                        "{named} is not the id of a question. {word} alone answers the question of this \
-                                 conversation."
-                    );
-                    return self.refuse_decision(reply, word, sent, inbound, ack);
+                // Another node may ask it, or it may be over.
+                Named::Nothing if IdPart::parse(&named).is_some() => {
+                    return self.decide_anywhere(decision, Some(named), word, sent, inbound, ack);
                 }
+                Named::Nothing => return self.refuse_decision(no_question(&named, &word), word, sent, inbound, ack),
             },
         };
         match approval {
@@ -222,10 +220,12 @@ impl Dispatcher {
         }
     }
 
-    /// Answers the question of a conversation, which any node may ask: the store knows the question.
+    /// Answers the question of a conversation, which any node may ask: the store knows the question. `named`: a part of
+    /// its id.
     fn decide_anywhere(
         &mut self,
         decision: Decision,
+        named: Option<String>,
         word: String,
         sent: Option<Sent>,
         inbound: Inbound,
@@ -234,8 +234,19 @@ impl Dispatcher {
         let replying = self.replying();
         self.background(async move {
             let services = &replying.services;
-            let refusal = match asked_anywhere(services, &inbound).await.map(Asked::meant) {
-                Ok(Ok(Some(PendingQuestion { approval, .. }))) => {
+            let meant = match &named {
+                None => asked_anywhere(services, &inbound).await.map(|asked| {
+                    let meant = asked.meant().map_err(|Ambiguous| MORE_THAN_ONE.to_owned())?;
+                    meant.map(|question| question.approval).ok_or_else(|| NOTHING_WAITS.to_owned())
+                }),
+                Some(named) => named_anywhere(services, named, &inbound).await.map(|meant| match meant {
+                    Named::One(approval) => Ok(approval),
+                    Named::Several => Err(several("questions", named)),
+                    Named::Nothing => Err(no_question(named, &word)),
+                }),
+            };
+            let refusal = match meant {
+                Ok(Ok(approval)) => {
                     let Inbound { principal: who, session: from, channel: through, reply_to, .. } = inbound;
                     let (reply, claimed, forwarded) = (LaneReply::Decision(decision), None, None);
                     let answer = LaneAnswer {
@@ -253,8 +264,7 @@ impl Dispatcher {
                     };
                     return replying.answer(answer).await;
                 }
-                Ok(Ok(None)) => NOTHING_WAITS.to_owned(),
-                Ok(Err(Ambiguous)) => MORE_THAN_ONE.to_owned(),
+                Ok(Err(refusal)) => refusal,
                 Err(error) => format!("The questions of this conversation cannot be read: {error}"),
             };
             replying.refuse(refusal, word, sent, inbound.reply_to, ack).await;
@@ -516,6 +526,11 @@ const SECOND_WAITS: &str = "Your message is queued: a call of this conversation 
 
 /// The reply to a decision without a question.
 const NOTHING_WAITS: &str = "Nothing is waiting for approval.";
+
+/// The refusal of a name that no waiting question has.
+fn no_question(named: &str, word: &str) -> String {
+    format!("{named} is not the id of a question. {word} alone answers the question of this conversation.")
+}
 
 /// The reply to an answer that could mean several questions.
 const MORE_THAN_ONE: &str =

@@ -1,9 +1,10 @@
 //! The open questions that a person can answer in a conversation. A daemon that is alone knows them all. In a cluster other
 //! nodes ask too, so they are read in the store.
 
-use belay_protocol::{ApprovalFilter, ApprovalState, Authority, Inbound, RunFilter, RunStatus, StoreError};
+use belay_protocol::{ApprovalFilter, ApprovalId, ApprovalState, Authority, Inbound, RunFilter, RunStatus, StoreError};
 
 use super::Dispatcher;
+use super::named::{IdPart, Named};
 use crate::agent_services::AgentServices;
 use crate::mail::PendingQuestion;
 
@@ -92,6 +93,29 @@ impl Dispatcher {
         }
         asked
     }
+}
+
+/// The question with this part of its id in the conversation of a message, on any node: one that waits, otherwise a newer one
+/// that is over, so that a late answer gets the correct reply. For operators those of all conversations.
+pub(super) async fn named_anywhere(
+    services: &AgentServices,
+    named: &str,
+    inbound: &Inbound,
+) -> Result<Named<ApprovalId>, StoreError> {
+    let Some(part) = IdPart::parse(named) else { return Ok(Named::Nothing) };
+    let session = (!inbound.principal.is_operator()).then(|| inbound.session.clone());
+    let now = services.clock.now();
+    for waiting in [true, false] {
+        let filter = ApprovalFilter { session: session.clone(), waiting, limit: MOST, ..ApprovalFilter::default() };
+        let asked = services.store.approvals.approvals(filter).await?;
+        let fits = asked.iter().filter(|asked| part.is_of(asked.id.as_uuid()));
+        let fits = fits.filter(|asked| !waiting || asked.state_at(now) == ApprovalState::Waiting);
+        match Named::among(fits.map(|asked| asked.id)) {
+            Named::Nothing => {}
+            named => return Ok(named),
+        }
+    }
+    Ok(Named::Nothing)
 }
 
 /// The questions that all nodes ask.

@@ -46,7 +46,7 @@ impl Lane {
                 self.end_background_processes();
                 Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 self.fresh = true;
-                self.announce = self.services.announce_reset;
+                self.announce = true;
                 self.services.hooks.session_end(&self.lease.session, why.word());
                 Ok(())
             }

@@ -14,7 +14,9 @@ pub struct QueueConfig {
     pub mode: Option<QueueMode>,
     /// The same for single channels, by name.
     pub by_channel: BTreeMap<String, QueueMode>,
-    /// Time without a new message after which collected ones become one turn, in milliseconds. 0 to 60000; 0: at once.
+    /// Time without a new message after which collected ones become one turn, in milliseconds. 0: at once.
+    /// A conversation may choose another one.
+    #[serde(skip)]
     pub debounce_ms: u64,
     /// Maximum number of messages of one session that wait during a turn. 1 to 1000.
     pub cap: usize,
@@ -22,8 +24,9 @@ pub struct QueueConfig {
     pub drop: QueueDrop,
     /// Maximum number of accepted and unanswered messages of one sender, in all sessions together. At least 1.
     pub max_messages_per_sender: usize,
-    /// Maximum bytes of these messages. At least 1.
-    pub max_bytes_per_sender: u64,
+    /// Maximum bytes of these messages. Absent: a quarter of `max_bytes`.
+    #[serde(skip)]
+    pub max_bytes_per_sender: Option<u64>,
     /// Maximum number of accepted and unanswered messages of all senders together, including those whose run is paused
     /// on an approval request. At least 1.
     pub max_messages: usize,
@@ -47,7 +50,7 @@ impl Default for QueueConfig {
             cap: 20,
             drop: QueueDrop::Summarize,
             max_messages_per_sender: 1000,
-            max_bytes_per_sender: 64 << 20,
+            max_bytes_per_sender: None,
             max_messages: 10_000,
             max_bytes: 256 << 20,
             stuck_warn_s: 120,
@@ -71,7 +74,7 @@ pub(crate) struct Bounds {
 
 /// Maximum of `cap`, in the settings and in a conversation.
 pub(crate) const MAX_CAP: usize = 1000;
-/// Maximum of `debounce_ms`, in the settings and in a conversation. One minute: a longer pause does not belong to one
+/// Maximum of `debounce_ms` in a conversation. One minute: a longer pause does not belong to one
 /// thought.
 pub(crate) const MAX_DEBOUNCE_MS: u64 = 60_000;
 /// Maximum detectable silence, in seconds: a day.
@@ -84,12 +87,8 @@ impl QueueConfig {
         if !(1..=MAX_CAP).contains(&self.cap) {
             problems.push(format!("queue.cap: must be between 1 and {MAX_CAP}"));
         }
-        if self.debounce_ms > MAX_DEBOUNCE_MS {
-            problems.push(format!("queue.debounce_ms: must be at most {MAX_DEBOUNCE_MS}"));
-        }
         let bounds = [
             ("max_messages_per_sender", self.max_messages_per_sender as u64),
-            ("max_bytes_per_sender", self.max_bytes_per_sender),
             ("max_messages", self.max_messages as u64),
             ("max_bytes", self.max_bytes),
         ];
@@ -102,11 +101,11 @@ impl QueueConfig {
         problems
     }
 
-    /// The limits of accepted and unanswered messages.
+    /// The limits of accepted and unanswered messages. A quarter of the bytes: no single sender can fill all the space.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             messages_per_sender: self.max_messages_per_sender,
-            bytes_per_sender: self.max_bytes_per_sender,
+            bytes_per_sender: self.max_bytes_per_sender.unwrap_or_else(|| (self.max_bytes / 4).max(1)),
             messages: self.max_messages,
             bytes: self.max_bytes,
         }
@@ -131,11 +130,9 @@ mod tests {
     fn every_problem_is_named_with_its_key() {
         assert!(QueueConfig::default().validate().is_empty());
         let bad = QueueConfig {
-            cap: 0,
-            debounce_ms: 60_001,
-            stuck_after_s: u64::MAX,
             max_messages_per_sender: 0,
-            max_bytes_per_sender: 0,
+            cap: 0,
+            stuck_after_s: u64::MAX,
             max_messages: 0,
             max_bytes: 0,
             ..QueueConfig::default()
@@ -144,9 +141,7 @@ mod tests {
             bad.validate().iter().filter_map(|problem| Some(problem.split_once(':')?.0.to_owned())).collect();
         let expected = [
             "queue.cap",
-            "queue.debounce_ms",
             "queue.max_messages_per_sender",
-            "queue.max_bytes_per_sender",
             "queue.max_messages",
             "queue.max_bytes",
             "queue.stuck_after_s",

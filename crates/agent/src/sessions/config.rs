@@ -15,12 +15,11 @@ pub struct SessionsConfig {
     pub reset: ResetMode,
     /// Time of day, `HH:MM`, after which the first message begins a new conversation.
     pub daily_at: String,
-    /// Time zone of `daily_at`, by its IANA name.
+    /// Time zone of `daily_at`, by its IANA name. The settings have it as `agent.timezone`.
+    #[serde(skip)]
     pub zone: String,
     /// Silence after which a message begins a new conversation, in minutes. 1 to 525600 (a year).
     pub idle_minutes: u32,
-    /// Whether the first answer of a conversation that began automatically mentions it.
-    pub announce_reset: bool,
     /// Exceptions for single channels, by name.
     pub by_channel: BTreeMap<String, ChannelReset>,
     /// Titles of conversations.
@@ -28,10 +27,9 @@ pub struct SessionsConfig {
     /// Days that conversations are kept after their last use, with all their data, and jobs and routine runs after
     /// their end. 0: forever.
     pub keep_days: u32,
-    /// Days that events are kept. 0: as long as their run.
-    pub keep_events_days: u32,
-    /// Days that long outputs of tools are kept. 0: as long as their run, and as long as `tools.outputs` has space.
-    pub keep_outputs_days: u32,
+    /// Days that events and long outputs of tools are kept. 0: as long as their run, and outputs as long as
+    /// `tools.outputs` has space.
+    pub keep_details_days: u32,
 }
 
 impl Default for SessionsConfig {
@@ -41,12 +39,10 @@ impl Default for SessionsConfig {
             daily_at: "04:00".into(),
             zone: "UTC".into(),
             idle_minutes: 240,
-            announce_reset: true,
             by_channel: BTreeMap::new(),
             titles: TitlesConfig::default(),
             keep_days: 0,
-            keep_events_days: 0,
-            keep_outputs_days: 0,
+            keep_details_days: 0,
         }
     }
 }
@@ -95,11 +91,7 @@ impl SessionsConfig {
             let key = format!("by_channel.{channel}.");
             check(&mut problems, &key, reset.daily_at.as_deref(), reset.zone.as_deref(), reset.idle_minutes);
         }
-        for (key, days) in [
-            ("keep_days", self.keep_days),
-            ("keep_events_days", self.keep_events_days),
-            ("keep_outputs_days", self.keep_outputs_days),
-        ] {
+        for (key, days) in [("keep_days", self.keep_days), ("keep_details_days", self.keep_details_days)] {
             if days > MAX_DAYS {
                 problems.push(format!("sessions.{key}: must be at most {MAX_DAYS}; 0 keeps for ever"));
             }
@@ -139,10 +131,10 @@ mod tests {
         let config: SessionsConfig = toml::from_str(
             r#"
             daily_at = "4 o'clock"
-            zone = "Mars/Olympus"
             idle_minutes = 0
             keep_days = 100000
             [by_channel.telegram]
+            zone = "Mars/Olympus"
             daily_at = "24:00"
             idle_minutes = 1000000
             "#,
@@ -152,9 +144,9 @@ mod tests {
         let keys: Vec<_> = problems.iter().filter_map(|line| line.split(": ").next()).collect();
         let expected = [
             "sessions.daily_at",
-            "sessions.zone",
             "sessions.idle_minutes",
             "sessions.by_channel.telegram.daily_at",
+            "sessions.by_channel.telegram.zone",
             "sessions.by_channel.telegram.idle_minutes",
             "sessions.keep_days",
         ];

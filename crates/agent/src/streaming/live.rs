@@ -20,7 +20,14 @@ pub(super) async fn show(run: &LiveRun, view: &dyn LiveView, finish: &Cancellati
         tokio::select! {
             biased; // the end last, after all that was said before it
             delta = deltas.recv() => match delta {
-                Ok(Delta::Text { step, text }) => view.show(run.id, LiveNews::Text { step, text }),
+                Ok(Delta::Text { step, text }) => {
+                    // The calls of the step before have ended already: they are shown above the text.
+                    if state.has_changed().unwrap_or(false) {
+                        let now = state.borrow_and_update().clone();
+                        view.show(run.id, LiveNews::State(now));
+                    }
+                    view.show(run.id, LiveNews::Text { step, text });
+                }
                 Ok(Delta::Reasoning { .. } | Delta::Tool { .. }) => {}
                 Err(RecvError::Lagged(_)) => view.show(run.id, LiveNews::Lost),
                 Err(RecvError::Closed) => break,

@@ -31,11 +31,11 @@ impl Titles {
     /// # Errors
     /// The settings name an unknown model. The text starts with the setting.
     pub(crate) fn of(config: &TitlesConfig, model: &dyn ModelProvider) -> Result<Option<Self>, String> {
-        if !config.enabled || model.info().rehearsal {
+        if config.after_s == 0 || model.info().rehearsal {
             return Ok(None);
         }
         if let Some(name) = &config.model {
-            model_choice::check(name, model).map_err(|why| format!("sessions.titles.model: {why}"))?;
+            model_choice::check(name, model).map_err(|why| format!("llm.small_model: {why}"))?;
         }
         Ok(Some(Self { config: config.clone(), queue: TitleQueue::default() }))
     }

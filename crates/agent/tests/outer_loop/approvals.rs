@@ -686,9 +686,7 @@ async fn the_beginning_of_an_id_means_ones_own_question_or_run_first_and_several
         }
     };
     let (user, operator) = (PrincipalRole::User, PrincipalRole::Operator);
-    let several = |what: &str, prefix: &str| {
-        format!("Several {what} have an id that begins with {prefix}: give more characters.")
-    };
+    let several = |what: &str, prefix: &str| format!("Several {what} have an id with {prefix}: give more characters.");
     assert_eq!(reply("opa", operator, "desk", format!("/approve {prefix}")).await, several("questions", &prefix));
     let strangers = reply("eve", user, "eve", format!("/approve {prefix}")).await;
     assert!(strangers.starts_with(&format!("{prefix} is not the id of a question.")), "{strangers}");

@@ -165,7 +165,7 @@ async fn every_limit_of_time_includes_its_closing_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_turn_that_does_not_come_to_an_end_is_given_up_and_the_line_is_told() {
-    for (closing, toml) in [("timeout", ""), ("off", "closing_turn = false\n")] {
+    for (closing, toml) in [("timeout", ""), ("off", "closing_turn_s = 0\n")] {
         let setup = Setup {
             rules: rules(&format!("{toml}[limits]\nwall_clock_s = 60")),
             ..Setup::new(ScriptedModel::new([]).then_forever(Scripted::hang()))
@@ -184,14 +184,12 @@ async fn counted_limits_end_a_run_with_their_reason_and_a_closing_turn() {
         ("tool_calls = 2", StopReason::ToolCalls, 2),
         ("tool_calls_of = { echo = 2 }", StopReason::ToolCalls, 2),
         ("tokens_total = 40", StopReason::Tokens, 40),
-        ("tokens_in = 20", StopReason::Tokens, 20),
-        ("tokens_out = 30", StopReason::Tokens, 30),
         ("output_bytes = 3", StopReason::OutputBytes, 4),
     ] {
         let calls = (0..9).map(|n| Scripted::call("echo", json!({"text": format!("n{n}")})).with_usage(10, 10));
         let model = ScriptedModel::new([]);
         calls.for_each(|call| model.push(call));
-        let setup = Setup { rules: rules(&format!("closing_turn = false\n[limits]\n{toml}")), ..Setup::new(model) };
+        let setup = Setup { rules: rules(&format!("closing_turn_s = 0\n[limits]\n{toml}")), ..Setup::new(model) };
         let (agent, record) = run(&setup, "go").await;
         assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(reason)), "{toml}: {record:?}");
         assert_eq!(record.evidence["count"], count, "{toml}: {record:?}");
@@ -204,7 +202,7 @@ async fn of_a_batch_that_passes_a_limit_of_calls_the_first_ones_run() {
     for limit in ["tool_calls = 3", "tool_calls_of = { echo = 3 }"] {
         let storm = Scripted::calls((0..8).map(|n| ("echo", json!({"text": format!("n{n}")}))));
         let setup = Setup {
-            rules: rules(&format!("closing_turn = false\n[limits]\n{limit}")),
+            rules: rules(&format!("closing_turn_s = 0\n[limits]\n{limit}")),
             ..Setup::new(ScriptedModel::new([storm]))
         };
         let (agent, record) = run(&setup, "go").await;
@@ -255,7 +253,7 @@ async fn the_money_of_a_session_is_that_of_all_its_runs_and_of_no_other() {
 async fn the_same_call_five_times_is_held_back_and_five_more_times_end_the_run() {
     let model = ScriptedModel::new([]).then_forever(Scripted::call("echo", json!({"text": "again"})));
     let config = AgentConfig { max_tool_iterations: 50, ..AgentConfig::default() };
-    let setup = Setup { config, rules: rules("closing_turn = false"), ..Setup::new(model) };
+    let setup = Setup { config, rules: rules("closing_turn_s = 0"), ..Setup::new(model) };
     let (mut agent, record) = run(&setup, "go").await;
     assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::ToolLoop)), "{record:?}");
     assert_eq!((record.usage.model_calls, record.usage.tool_calls), (10, 8), "the fifth of each row is not executed");
@@ -278,7 +276,7 @@ async fn steps_in_which_everything_fails_are_noticed_and_then_end_the_run() {
     let model = ScriptedModel::new([]);
     (0..9).for_each(|n| model.push(Scripted::call("fail", json!({"text": format!("try {n}")}))));
     let config = AgentConfig { max_tool_iterations: 50, ..AgentConfig::default() };
-    let setup = Setup { config, rules: rules("closing_turn = false"), ..Setup::new(model) };
+    let setup = Setup { config, rules: rules("closing_turn_s = 0"), ..Setup::new(model) };
     let (agent, record) = run(&setup, "go").await;
     assert_eq!(
         (record.reason, &record.evidence["count"]),
@@ -292,7 +290,7 @@ async fn steps_in_which_everything_fails_are_noticed_and_then_end_the_run() {
 
 #[tokio::test(start_paused = true)]
 async fn an_operators_own_rule_ends_a_run_in_its_own_name() {
-    let toml = "closing_turn = false\n[[rules]]\nname = \"slow_and_chatty\"\nwhen = { all = [{ steps = 3 }, { tool_calls = 2 }] }\n";
+    let toml = "closing_turn_s = 0\n[[rules]]\nname = \"slow_and_chatty\"\nwhen = { all = [{ steps = 3 }, { tool_calls = 2 }] }\n";
     let calls = (0..9).map(|n| Scripted::call("echo", json!({"text": format!("n{n}")})));
     let setup = Setup { rules: rules(toml), ..Setup::new(ScriptedModel::new(calls)) };
     let (agent, record) = run(&setup, "go").await;
@@ -304,11 +302,8 @@ async fn an_operators_own_rule_ends_a_run_in_its_own_name() {
 async fn counters_go_on_after_a_restart() {
     let script = (0..3).map(|_| Scripted::call("echo", json!({"text": "again"}))).chain([Scripted::hang()]);
     let config = AgentConfig { max_tool_iterations: 50, ..AgentConfig::default() };
-    let setup = Setup {
-        config,
-        rules: rules("closing_turn = false\nmax_strikes = 1"),
-        ..Setup::new(ScriptedModel::new(script))
-    };
+    let setup =
+        Setup { config, rules: rules("closing_turn_s = 0\nmax_strikes = 1"), ..Setup::new(ScriptedModel::new(script)) };
     let first = setup.start().await;
     let accepted = first.one.accepted("alice", "go").await;
     first.asked(4).await;
@@ -330,7 +325,7 @@ async fn the_time_in_which_the_daemon_was_down_is_no_time_at_work_and_yet_passes
         ("[limits]\nactive_s = 30\nwall_clock_s = 1800", StopReason::WallClock),
     ] {
         let script = [Scripted::call("echo", json!({"text": "hi"})).after(Duration::from_secs(20)), Scripted::hang()];
-        let closing = format!("closing_turn = false\n{toml}");
+        let closing = format!("closing_turn_s = 0\n{toml}");
         let setup = Setup { rules: rules(&closing), ..Setup::new(ScriptedModel::new(script)) };
         let first = setup.start().await;
         let accepted = first.one.accepted("alice", "go").await;
@@ -355,7 +350,7 @@ async fn a_message_may_bring_its_own_limit_of_time_or_none() {
         (Some(0), StopReason::FinalText, 50_000, json!([null, null])),
     ] {
         let setup = Setup {
-            rules: rules("closing_turn = false\n[limits]\nactive_s = 30"),
+            rules: rules("closing_turn_s = 0\n[limits]\nactive_s = 30"),
             ..Setup::new(ScriptedModel::new([Scripted::text("at last").after(Duration::from_secs(50))]))
         };
         let agent = setup.start().await;

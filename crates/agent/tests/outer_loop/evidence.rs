@@ -52,7 +52,7 @@ async fn a_forced_answer_says_what_took_the_tools_away() {
     ] {
         let max_tool_iterations = if by == Some("max_tool_iterations") { 3 } else { 10 };
         let config = AgentConfig { max_tool_iterations, ..AgentConfig::default() };
-        let setup = Setup { config, rules: rules("closing_turn = false"), ..Setup::new(ScriptedModel::new(script)) };
+        let setup = Setup { config, rules: rules("closing_turn_s = 0"), ..Setup::new(ScriptedModel::new(script)) };
         let (agent, record) = run(&setup, "go").await;
         assert_eq!((record.status, record.reason), (RunStatus::Completed, Some(StopReason::FinalText)), "{by:?}");
         let expected = match by {

@@ -54,3 +54,24 @@ async fn a_subagent_finds_tools_among_those_that_it_may_use() {
     assert!(!has(4, "mcp_tracker_03"), "the parent has not asked: {:?}", seen[4].tools);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_disabled_tool_is_not_brought_in() {
+    let setup = with_many_tools([
+        Scripted::call(FIND_TOOLS, json!({"names": ["mcp_tracker_03", "mcp_tracker_04"]})),
+        Scripted::text("seven"),
+    ]);
+    let mut agent = setup.start().await;
+    agent.one.command("alice", "/tools disable mcp_tracker_03 it lies").await;
+    assert_eq!(agent.one.ask("alice", "how many?").await, "seven");
+    let seen = agent.model.seen();
+    let has = |at: usize, name: &str| seen[at].tools.iter().flatten().any(|tool| tool == name);
+    assert!(has(0, FIND_TOOLS) && !has(0, "mcp_tracker_04"), "still deferred: {:?}", seen[0].tools);
+    assert!(has(1, "mcp_tracker_04") && !has(1, "mcp_tracker_03"), "{:?}", seen[1].tools);
+    let said = seen[1].messages.last().expect("a result").text().to_owned();
+    assert!(
+        said.contains("- mcp_tracker_04: ") && said.contains("mcp_tracker_03 is disabled: an operator says"),
+        "{said}"
+    );
+    agent.shut_down().await;
+}

@@ -360,7 +360,7 @@ async fn a_goal_ends_at_its_own_limit_of_time_or_at_that_of_a_run_whichever_is_s
         let answers = ["I begin.", "I go on.", "I am nearly done.", "It is done.", "Now it is."];
         let model = answers.map(|text| Scripted::text(text).after(std::time::Duration::from_secs(6)));
         let mut setup = setup(model, Command::new(&[1; 8]));
-        setup.rules = crate::support::rules(&format!("closing_turn = false\n[limits]\nactive_s = {limit}"));
+        setup.rules = crate::support::rules(&format!("closing_turn_s = 0\n[limits]\nactive_s = {limit}"));
         let agent = setup.start().await;
         let record = ended(&agent, &format!("/goal {time} --attempts 50 fix it until `sh check.sh`")).await;
         let end = (record.status, record.reason);

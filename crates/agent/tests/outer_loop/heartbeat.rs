@@ -535,8 +535,8 @@ async fn settings_that_it_cannot_work_with_are_refused_at_the_start() {
     let to = |channel: &str| Some(DeliverTo { channel: channel.into(), conversation: "alice".into() });
     for (heartbeat, part) in [
         (HeartbeatConfig { deliver_to: to("three"), ..every_half_hour() }, "heartbeat.deliver_to.channel: "),
-        (HeartbeatConfig { model: Some("none".into()), ..every_half_hour() }, "heartbeat.model: "),
-        (HeartbeatConfig { zone: "Mars".into(), ..every_half_hour() }, "heartbeat.zone: "),
+        (HeartbeatConfig { model: Some("none".into()), ..every_half_hour() }, "llm.small_model: "),
+        (HeartbeatConfig { zone: "Mars".into(), ..every_half_hour() }, "agent.timezone: "),
     ] {
         let setup = Setup { heartbeat, ..beating(ScriptedModel::new([])) };
         let error = setup.refused().await;

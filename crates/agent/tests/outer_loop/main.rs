@@ -62,6 +62,7 @@ mod threads;
 mod titles;
 mod tool_health;
 mod trouble;
+mod unsure;
 mod walk_through;
 mod webhook_secrets;
 mod who_speaks;

@@ -525,7 +525,7 @@ async fn a_call_for_which_the_runs_money_does_not_suffice_ends_the_plan_and_not_
 #[tokio::test(start_paused = true)]
 async fn without_a_closing_turn_our_own_words_say_what_was_done() {
     let mut setup = Setup::new(ScriptedModel::new([planned(&["a", "b"]), success("A"), success("B")]));
-    setup.rules = crate::support::rules("closing_turn = false\n[limits]\nmodel_calls = 3");
+    setup.rules = crate::support::rules("closing_turn_s = 0\n[limits]\nmodel_calls = 3");
     let agent = setup.start().await;
     let record = run(&agent, "/plan tidy").await;
     let line = StopReason::ModelCalls.user_line();

@@ -90,7 +90,7 @@ async fn nothing_is_titled_without_a_budget_by_the_rehearsal_or_where_it_is_off(
         model: ScriptedModel::new([parcel()]).with_info(|info| info.rehearsal = true).into(),
         ..setup(Vec::new())
     };
-    let titles_off = TitlesConfig { enabled: false, ..TitlesConfig::default() };
+    let titles_off = TitlesConfig { after_s: 0, ..TitlesConfig::default() };
     let off =
         Setup { sessions: SessionsConfig { titles: titles_off, ..SessionsConfig::default() }, ..setup(vec![parcel()]) };
     for (name, setup) in [("no budget", without_budget), ("used up", used_up), ("rehearsal", rehearsal), ("off", off)] {
@@ -160,5 +160,5 @@ async fn a_stop_a_freeze_and_the_drain_end_the_call_without_trace() {
 async fn an_unknown_model_is_refused_at_the_start() {
     let titles = TitlesConfig { model: Some("none".into()), ..TitlesConfig::default() };
     let setup = Setup { sessions: SessionsConfig { titles, ..SessionsConfig::default() }, ..setup(Vec::new()) };
-    assert!(setup.refused().await.starts_with("sessions.titles.model: There is no model none."));
+    assert!(setup.refused().await.starts_with("llm.small_model: There is no model none."));
 }

@@ -331,7 +331,7 @@ async fn an_overflow_is_shortened_once_told_as_such_and_answered_once() {
 
 #[tokio::test(start_paused = true)]
 async fn after_600_seconds_a_run_ends_once_its_partial_answer_stays_and_every_wait_is_answered() {
-    let limits = rules("closing_turn = false\n[limits]\nactive_s = 600");
+    let limits = rules("closing_turn_s = 0\n[limits]\nactive_s = 600");
     let script = [Scripted::hang().after_pieces(["Half of ", "the answer"]), Scripted::text("go on, then")];
     let setup = Setup { rules: limits, ..Setup::new(ScriptedModel::new(script)) };
     let mut agent = setup.start().await;

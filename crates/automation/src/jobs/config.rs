@@ -22,7 +22,9 @@ pub struct JobsConfig {
     pub max_open: u32,
     /// Most steps of one attempt. A job may request fewer. 1 to 500.
     pub max_steps: u32,
-    /// Most input and output tokens over all attempts of a job. 0: no limit.
+    /// Most input and output tokens over all attempts of a job. 0: no limit. The settings have it as
+    /// `limits.tokens_total`.
+    #[serde(skip)]
     pub max_tokens: u64,
     /// Most US dollars over all attempts of a job. Absent: a job has no limit of its own.
     pub usd_per_job: Option<f64>,

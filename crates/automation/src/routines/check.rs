@@ -166,7 +166,7 @@ fn of_action(action: &RoutineAction, problems: &mut Vec<String>) {
 }
 
 /// Returns whether `path` is a path within the workspace.
-pub(super) fn is_path(path: &str) -> bool {
+fn is_path(path: &str) -> bool {
     let inside = !path.starts_with('/') && path.split('/').all(|part| !part.is_empty() && part != "..");
     inside && path.len() <= FILE_MAX_BYTES && !path.chars().any(char::is_control)
 }

@@ -23,13 +23,13 @@ pub struct RoutinesConfig {
     pub enabled: bool,
     /// Most routine runs of all routines at the same time. 1 to 1000.
     pub max_concurrent: u32,
-    /// Seconds by which a scheduled time may be late and still count as on time. 1 to 3600.
+    /// Seconds by which a scheduled time may be late and still count as on time.
+    #[serde(skip)]
     pub grace_s: u64,
-    /// Whether lightweight routines that request tools get any.
-    pub lightweight_tools: bool,
-    /// Most model calls of a lightweight routine run; the last one has no tools. 1 to 5.
+    /// Most model calls of a lightweight routine run; the last one has no tools. 1 to 5; 1: no tools.
     pub lightweight_max_iterations: u32,
-    /// Most tokens of one answer of a lightweight routine run. 1 to 1000000.
+    /// Most tokens of one answer of a lightweight routine run.
+    #[serde(skip)]
     pub max_tokens: u32,
     /// Most routines of one person in one channel; operators have no limit. 1 to 10000.
     pub max_per_person: u32,
@@ -44,13 +44,13 @@ pub struct RoutinesConfig {
 
 impl Default for RoutinesConfig {
     /// Ten at once, three model calls and ten webhook calls a minute are figures that similar engines use. A minute of
-    /// grace: the engine looks at least every 15 s, and a loaded machine may miss several of these looks.
+    /// grace: the engine looks at least every 15 s, and a loaded machine may miss several of these looks. 4096 tokens:
+    /// a report of several pages.
     fn default() -> Self {
         Self {
             enabled: true,
             max_concurrent: 10,
             grace_s: GRACE.as_secs(),
-            lightweight_tools: true,
             lightweight_max_iterations: 3,
             max_tokens: 4096,
             max_per_person: 100,
@@ -67,9 +67,7 @@ impl RoutinesConfig {
         let mut problems = Vec::new();
         for (key, value, most) in [
             ("max_concurrent", u64::from(self.max_concurrent), 1000),
-            ("grace_s", self.grace_s, 3600),
             ("lightweight_max_iterations", u64::from(self.lightweight_max_iterations), u64::from(MOST_ITERATIONS)),
-            ("max_tokens", u64::from(self.max_tokens), 1_000_000),
             ("max_per_person", u64::from(self.max_per_person), 10_000),
             ("webhooks_per_minute", u64::from(self.webhooks_per_minute), 100_000),
         ] {

@@ -65,7 +65,7 @@ pub async fn lightweight_task(
     };
     let beats = routine.origin == RoutineOrigin::Heartbeat;
     let config = &service.registry.config;
-    let with_tools = *use_tools && config.lightweight_tools;
+    let with_tools = *use_tools;
     let shown = match shown(service, &routine_run, &routine, if beats { None } else { Some(files) }).await {
         Ok(shown) => shown,
         Err(end) => return Ok(Err(end)),

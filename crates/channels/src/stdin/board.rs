@@ -7,16 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use belay_protocol::{LiveNews, LiveView, RunId};
-use belay_terminal::{Look, RunView, StatusLine, question, rendered};
+use belay_protocol::{LiveNews, LiveState, LiveView, RunId};
+use belay_terminal::{Look, RunView, StatusLine, ToolRow, is_folded, question, rendered};
+
+use crate::tool_rows::ToolRows;
 
 use super::printer::{Kind, Plain, Shown, Sink, escaped};
+use super::size::size;
 
 /// Lines that may wait for the prompt's thread. When there are more, deliveries wait.
 const WAITING_MAX: usize = 1000;
 
 /// Longest wait for the answer of an ended run. 5 s: as long as the channel itself waits for a delivery.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// The line that shows all of a text whose beginning was shown.
+pub(super) const MORE: &str = "/more";
 
 /// Pause before a full queue is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -41,6 +47,10 @@ struct State {
     /// Lines that wait for the prompt's thread.
     waiting: Vec<String>,
     live: Option<Live>,
+    /// The run on the screen, also while it waits for an answer, and its calls that were shown.
+    rows: Option<(RunId, ToolRows)>,
+    /// The last question of which only the beginning was shown.
+    folded: Option<String>,
 }
 
 /// Who draws on the terminal.
@@ -62,6 +72,16 @@ struct Live {
     ended: Option<Instant>,
 }
 
+impl Live {
+    /// Takes what the run does now, with the rows of the calls that have ended.
+    fn take(&mut self, state: LiveState, rows: &[ToolRow], look: Look) {
+        rows.iter().for_each(|row| self.view.tool(&row.line(look)));
+        let tools = state.calls.into_iter().map(|call| (call.tool, call.argument)).collect();
+        let (tokens, cost_micro_usd) = (state.tokens, state.cost_micro_usd);
+        self.view.set_status(StatusLine { tools, tokens, cost_micro_usd });
+    }
+}
+
 /// What the prompt's thread draws next.
 pub(super) struct Frame {
     /// Lines that do not change any more.
@@ -75,8 +95,17 @@ pub(super) struct Frame {
 impl Board {
     /// A board whose texts go above a line editor. `leave` makes the editor return.
     pub(super) fn new(above: SyncSender<String>, leave: Arc<AtomicBool>, colour: bool) -> Self {
-        let state =
-            State { phase: Phase::Editing, above, sent: None, leave, is_empty: true, waiting: Vec::new(), live: None };
+        let state = State {
+            phase: Phase::Editing,
+            above,
+            sent: None,
+            leave,
+            is_empty: true,
+            waiting: Vec::new(),
+            live: None,
+            rows: None,
+            folded: None,
+        };
         Self { state: Arc::new(Mutex::new(state)), colour }
     }
 
@@ -157,6 +186,18 @@ impl Board {
         }
     }
 
+    /// Shows the whole of the last text of which only the beginning was shown.
+    pub(super) fn show_more(&self) {
+        let look = self.look();
+        let mut state = self.state();
+        let lines = match &state.folded {
+            Some(text) => question(text, look, None),
+            None => vec!["Nothing was left out.".to_owned()],
+        };
+        state.waiting.extend(lines);
+        state.print_above();
+    }
+
     /// Ends the prompt: writes what waits, and from now on everything at once.
     pub(super) fn end(&self) -> io::Result<()> {
         let mut state = self.state();
@@ -186,7 +227,12 @@ impl State {
     /// The lines of a text. The answer of the run on the screen continues it.
     fn lines_of(&mut self, shown: &Shown, look: Look) -> Vec<String> {
         match shown.kind {
-            Kind::Question => question(&shown.text, look),
+            Kind::Question => {
+                if is_folded(&shown.text) {
+                    self.folded = Some(shown.text.clone());
+                }
+                question(&shown.text, look, Some(MORE))
+            }
             Kind::Notice => escaped(&shown.text).lines().map(str::to_owned).collect(),
             Kind::Message => match self.live.take_if(|live| Some(live.run) == shown.run && live.ended.is_some()) {
                 Some(live) => live.view.answered(&shown.text),
@@ -227,28 +273,31 @@ impl LiveView for Board {
         let look = self.look();
         let mut state = self.state();
         if news == LiveNews::Began && state.live.is_none() && state.phase != Phase::Direct {
+            if state.rows.as_ref().is_none_or(|(of, _)| *of != run) {
+                state.rows = Some((run, ToolRows::default()));
+            }
             state.live = Some(Live { run, view: RunView::new(look), began: Instant::now(), ended: None });
             state.give_way();
             return;
         }
         // A second run at the same time is shown by its answer alone.
-        let Some(live) = state.live.as_mut().filter(|live| live.run == run && live.ended.is_none()) else { return };
+        let State { live, rows, waiting, .. } = &mut *state;
+        let Some(shown) = live.as_mut().filter(|live| live.run == run && live.ended.is_none()) else { return };
         match news {
             LiveNews::Began => {}
-            LiveNews::Text { step, text } => live.view.push(step, &text),
-            LiveNews::Lost => live.view.lost(),
-            LiveNews::State(state) => {
-                let tools = state.calls.into_iter().map(|call| (call.tool, call.argument)).collect();
-                let (tokens, cost_micro_usd) = (state.tokens, state.cost_micro_usd);
-                live.view.set_status(StatusLine { tools, tokens, cost_micro_usd });
+            LiveNews::Text { step, text } => shown.view.push(step, &text),
+            LiveNews::Lost => shown.view.lost(),
+            LiveNews::State(now) => {
+                let rows = rows.as_mut().map(|(_, rows)| rows.rows(&now)).unwrap_or_default();
+                shown.take(now, &rows, look);
             }
             LiveNews::Ended { answered: true } => {
-                live.ended = Some(Instant::now());
-                live.view.end();
+                shown.ended = Some(Instant::now());
+                shown.view.end();
             }
             LiveNews::Ended { answered: false } => {
-                let rest = state.live.take().map(|live| live.view.give_up()).unwrap_or_default();
-                state.waiting.extend(rest);
+                let rest = live.take().map(|live| live.view.give_up()).unwrap_or_default();
+                waiting.extend(rest);
             }
         }
         state.print_above();
@@ -271,13 +320,5 @@ impl State {
             Ok(()) => self.sent = Some(text),
             Err(_) => self.waiting = lines, // the editor paints again once it has printed, and then there is room
         }
-    }
-}
-
-/// Columns and rows of the terminal. 80 × 24 if it does not know.
-pub(super) fn size() -> (usize, usize) {
-    match crossterm::terminal::size() {
-        Ok((columns @ 1.., rows @ 1..)) => (columns.into(), rows.into()),
-        _ => (80, 24),
     }
 }

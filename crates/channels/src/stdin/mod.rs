@@ -6,15 +6,23 @@
 //! ends. The thread that reads a pipe may be blocked in a read that nothing can interrupt. It holds at most the line
 //! that it has begun, nobody waits for it, and it ends with the process.
 
+#[cfg(feature = "line-editor")]
 mod board;
 mod complete;
 mod deliveries;
+#[cfg(feature = "line-editor")]
+mod editor;
 mod lines;
 mod paused;
 mod printer;
 mod pump;
+mod size;
+#[cfg_attr(not(feature = "line-editor"), path = "no_terminal.rs")]
 mod terminal;
+#[cfg(feature = "line-editor")]
 mod watching;
+#[cfg(feature = "line-editor")]
+mod words;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -25,8 +33,8 @@ use std::thread;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope,
-    InboundStream, Outbound, QueueMode, SessionKey, Streaming,
+    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Confirmation,
+    DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, QueueMode, SessionKey, Streaming,
 };
 use belay_terminal::{Look, question, rendered};
 use futures_util::stream;
@@ -34,14 +42,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use self::board::{Board, size};
 pub use self::complete::Completions;
 use self::deliveries::Deliveries;
 use self::lines::{Line, LineReader};
 use self::printer::{Kind, Plain, Printer, Shown, Sink, escaped};
 use self::pump::{Ending, Pump};
-use self::terminal::{PromptEnd, Terminal};
+use self::size::size;
+use self::terminal::{Board, PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
+use crate::short_ids::with_short_id;
 
 /// The channel's id, the key of its only session, and the id of its principal.
 const NAME: &str = "stdin";
@@ -104,6 +113,7 @@ struct Shell {
 
 enum Source {
     Lines(Box<dyn Read + Send>),
+    #[cfg_attr(not(feature = "line-editor"), expect(dead_code, reason = "a build without a prompt"))]
     Prompt(Box<Terminal>),
 }
 
@@ -119,8 +129,8 @@ impl StdinChannel {
     /// Opens the channel over the process's standard input and output. Returns `None` if the channel is disabled, or if
     /// it is `auto` and standard input is `/dev/null` or closed.
     ///
-    /// The prompt with line editing appears if standard input, output and error are terminals, not dumb ones. Otherwise plain
-    /// lines are read. `completions`: what TAB completes at the prompt.
+    /// The prompt with line editing appears if standard input, output and error are terminals, not dumb ones. Otherwise, and
+    /// in a build without a line editor, plain lines are read. `completions`: what TAB completes at the prompt.
     pub fn open(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Option<Self> {
         let input = input();
         match (config.enabled, input) {
@@ -128,11 +138,8 @@ impl StdinChannel {
             (Enabled::Auto | Enabled::Yes, _) => {}
         }
         let is_screen = input == Input::Terminal && io::stdout().is_terminal() && io::stderr().is_terminal();
-        let opened = if is_screen && !config.dumb {
-            let terminal = Terminal::new(config, completions);
-            let shell = Shell { end: terminal.end(), board: terminal.board() };
-            Self::new(Source::Prompt(Box::new(terminal)), shell.board.clone(), Ending::AtOnce, Some(shell))
-        } else {
+        let at_prompt = if is_screen && !config.dumb { terminal::channel(config, completions) } else { None };
+        let opened = at_prompt.unwrap_or_else(|| {
             let ending = if input == Input::Terminal { Ending::AtOnce } else { Ending::AfterAnswers };
             let source = Source::Lines(Box::new(io::stdin()));
             if io::stdout().is_terminal() {
@@ -140,7 +147,7 @@ impl StdinChannel {
             } else {
                 Self::new(source, Plain(io::stdout()), ending, None)
             }
-        };
+        });
         opened.inspect_err(|error| error!(%error, "standard input cannot be served")).ok()
     }
 
@@ -193,6 +200,10 @@ impl StdinChannel {
     }
 }
 
+/// What standard input promises: lines are written, and nobody confirms that they are read.
+pub const QUALITY: Quality =
+    Quality { delivery: DeliveryQuality::OnceOrUnknown, confirmed_by: Confirmation::RealServer };
+
 #[async_trait]
 impl Channel for StdinChannel {
     fn id(&self) -> &ChannelId {
@@ -229,7 +240,13 @@ impl Channel for StdinChannel {
             }
         };
         // A file stays where it is: its path is shown.
-        ChannelProfile { queue_mode, max_file_bytes: u64::MAX, hints: Some(hints), ..ChannelProfile::default() }
+        ChannelProfile {
+            queue_mode,
+            max_file_bytes: u64::MAX,
+            hints: Some(hints),
+            quality: QUALITY,
+            ..ChannelProfile::default()
+        }
     }
 
     fn streaming(&self) -> Streaming<'_> {
@@ -243,7 +260,7 @@ impl Channel for StdinChannel {
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let question = message.question.as_ref();
         let kind = if question.is_some() { Kind::Question } else { Kind::Message };
-        let shown = Shown { text: message.text.clone(), kind, run: message.run_id };
+        let shown = Shown { text: with_short_id(message).into_owned(), kind, run: message.run_id };
         let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(shown).await };
         let shown = match &message.file {
             Some(file) if shown.is_ok() => self.printer.notify(&file.line()).await,
@@ -333,7 +350,7 @@ impl Sink for Rendered {
         let look = Look { width: size().0, colour: self.colour };
         let text = match shown.kind {
             Kind::Message => rendered(&shown.text, look).join("\n"),
-            Kind::Question => question(&shown.text, look).join("\n"),
+            Kind::Question => question(&shown.text, look, None).join("\n"),
             Kind::Notice => escaped(&shown.text),
         };
         Plain(io::stdout()).write(&text)

@@ -11,21 +11,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use belay_terminal::Input;
+use belay_terminal::{Input, pasted};
 use reedline::{
-    EditCommand, Emacs, ExternalPrinter, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, Prompt, PromptEditMode,
-    PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent, Signal, StyledText, ValidationResult,
-    Validator, default_emacs_keybindings,
+    EditCommand, EditMode, Emacs, ExternalPrinter, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, Prompt,
+    PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineRawEvent, Signal,
+    StyledText, ValidationResult, Validator, default_emacs_keybindings,
 };
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::board::{Board, size};
-use super::complete::{Completions, Words, menu, tab};
+pub(super) use super::board::Board;
+use super::board::{MORE, Phase};
+use super::complete::Completions;
+use super::editor::Editor;
 use super::lines::{LINE_MAX_BYTES, Line};
+use super::pump::Ending;
+use super::size::size;
 use super::watching::{Left, watch};
+use super::words::{Words, menu, tab};
+use super::{Shell, Source, StdinChannel};
 use crate::config::StdinConfig;
 
 /// Number of history lines that are kept.
@@ -55,6 +61,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A prompt that has not been shown yet.
 pub(super) struct Terminal {
     editor: Reedline,
+    /// The program for longer texts.
+    program: Editor,
     board: Board,
     end: PromptEnd,
     /// How long the next run is waited for before the prompt appears.
@@ -88,8 +96,19 @@ impl PromptEnd {
     }
 }
 
+/// The channel over a prompt; `None`: this build has no line editor.
+pub(super) fn channel(
+    config: &StdinConfig,
+    completions: Option<Arc<dyn Completions>>,
+) -> Option<io::Result<StdinChannel>> {
+    let terminal = Terminal::new(config, completions);
+    let shell = Shell { end: terminal.end(), board: terminal.board() };
+    let source = Source::Prompt(Box::new(terminal));
+    Some(StdinChannel::new(source, shell.board.clone(), Ending::AtOnce, Some(shell)))
+}
+
 impl Terminal {
-    pub(super) fn new(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Self {
+    fn new(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Self {
         let printer = ExternalPrinter::new(PAINT_QUEUE);
         let end = PromptEnd::default();
         let board = Board::new(printer.sender(), Arc::clone(&end.leave), config.colour);
@@ -103,7 +122,7 @@ impl Terminal {
             .use_bracketed_paste(true)
             .with_highlighter(Box::new(Buffer(board.clone())))
             .with_validator(Box::new(Lines))
-            .with_edit_mode(Box::new(keys()))
+            .with_edit_mode(Box::new(Keys(keys())))
             .with_break_signal(Arc::clone(&end.leave));
         if let Some(completions) = completions {
             editor = editor.with_completer(Box::new(Words(completions))).with_menu(menu());
@@ -113,14 +132,16 @@ impl Terminal {
         if let Some(history) = config.history_file.as_deref().and_then(open_history) {
             editor = editor.with_history(history);
         }
-        Self { editor, board, end, patience: Duration::ZERO }
+        let data = config.history_file.as_deref().and_then(Path::parent).filter(|data| data.is_dir());
+        let program = Editor::new(config.editor.as_deref(), data.unwrap_or(&std::env::temp_dir()));
+        Self { editor, program, board, end, patience: Duration::ZERO }
     }
 
-    pub(super) fn board(&self) -> Board {
+    fn board(&self) -> Board {
         self.board.clone()
     }
 
-    pub(super) fn end(&self) -> PromptEnd {
+    fn end(&self) -> PromptEnd {
         self.end.clone()
     }
 
@@ -142,6 +163,8 @@ impl Terminal {
     fn edit(mut self, lines: &mpsc::Sender<Line>, interrupts: &mpsc::Sender<()>) {
         while let Ok(next) = self.next() {
             match next {
+                Next::Line(text) if text.trim() == MORE => self.board.show_more(),
+                Next::Editor => self.open_editor(),
                 Next::Line(text) => {
                     if !self.hand_over(lines, typed(text)) {
                         break;
@@ -161,6 +184,17 @@ impl Terminal {
         }
         if let Err(error) = self.board.end() {
             warn!(%error, "the last replies could not be written");
+        }
+    }
+
+    /// Edits the typed text in the person's editor. The board draws nothing meanwhile.
+    fn open_editor(&mut self) {
+        self.board.enter(Phase::Watching);
+        let edited = self.program.edit(self.editor.current_buffer_contents(), &self.end.stop);
+        self.board.enter(Phase::Editing);
+        match edited {
+            Ok(text) => self.editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(text)]),
+            Err(why) => self.board.say(&why),
         }
     }
 
@@ -188,6 +222,7 @@ impl Terminal {
                 Left::Idle => {}
                 Left::Typed(c) => self.editor.run_edit_commands(&[EditCommand::InsertChar(c)]),
                 Left::Pasted(text) => self.editor.run_edit_commands(&[EditCommand::InsertString(text)]),
+                Left::Editor => return Ok(Next::Editor),
                 Left::Interrupt => return Ok(Next::Interrupt),
                 Left::Quit => return Ok(Next::Quit),
                 Left::Stopped => return Ok(Next::Stop),
@@ -208,6 +243,12 @@ impl Terminal {
             }
             Signal::CtrlC => Next::Interrupt,
             Signal::CtrlD => Next::Quit,
+            Signal::HostCommand(_) => {
+                if self.editor.current_buffer_contents().is_empty() {
+                    remove_prompt("")?;
+                }
+                Next::Editor
+            }
             Signal::ExternalBreak(text) => {
                 let stop = self.end.stop.load(Ordering::Relaxed);
                 if stop || text.is_empty() {
@@ -223,6 +264,7 @@ impl Terminal {
 /// What the prompt's thread does next.
 enum Next {
     Line(String),
+    Editor,
     Interrupt,
     Quit,
     Nothing,
@@ -241,12 +283,37 @@ fn remove_prompt(typed: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// The keys of the line editor: those of Emacs, and Alt-Enter for a new line.
+/// The keys of the line editor. A paste is taken without control characters, which the terminal would carry out.
+struct Keys(Emacs);
+
+impl EditMode for Keys {
+    fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
+        match self.0.parse_event(event) {
+            ReedlineEvent::Edit(commands) => ReedlineEvent::Edit(commands.into_iter().map(taken).collect()),
+            event => event,
+        }
+    }
+
+    fn edit_mode(&self) -> PromptEditMode {
+        self.0.edit_mode()
+    }
+}
+
+/// The command of a key; that of a paste with the text that is taken.
+fn taken(command: EditCommand) -> EditCommand {
+    match command {
+        EditCommand::InsertString(text) => EditCommand::InsertString(pasted(&text)),
+        command => command,
+    }
+}
+
+/// The keys of Emacs, Alt-Enter for a new line, and Ctrl-O for the person's editor.
 fn keys() -> Emacs {
     let mut keys = default_emacs_keybindings();
     let new_line = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, new_line);
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab());
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), ReedlineEvent::ExecuteHostCommand(String::new()));
     Emacs::new(keys)
 }
 

@@ -4,14 +4,15 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use belay_terminal::LiveArea;
+use belay_terminal::{LiveArea, pasted};
 use crossterm::event::{
     self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
 };
 use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
-use super::board::{Board, Phase, size};
+use super::board::{Board, Phase};
+use super::size::size;
 
 /// The time between two frames, and the longest delay of a piece of text. 10 ms: an answer should look as if it were typed.
 const FRAME: Duration = Duration::from_millis(10);
@@ -25,6 +26,8 @@ pub(super) enum Left {
     Typed(char),
     /// A person begins with a pasted text.
     Pasted(String),
+    /// Ctrl-O.
+    Editor,
     /// Ctrl-C.
     Interrupt,
     /// Ctrl-D.
@@ -99,12 +102,13 @@ fn write(out: &str) -> io::Result<()> {
 /// What a key or a paste asks for. Other keys have no effect while a run is shown.
 fn key(event: &Event) -> Option<Left> {
     if let Event::Paste(text) = event {
-        return Some(Left::Pasted(text.replace("\r\n", "\n").replace('\r', "\n")));
+        return Some(Left::Pasted(pasted(text)));
     }
     let Event::Key(KeyEvent { code: KeyCode::Char(c), modifiers, kind: KeyEventKind::Press, .. }) = event else {
         return None;
     };
     match (c, modifiers.contains(KeyModifiers::CONTROL), modifiers.contains(KeyModifiers::ALT)) {
+        ('o', true, _) => Some(Left::Editor),
         ('c', true, _) => Some(Left::Interrupt),
         ('d', true, _) => Some(Left::Quit),
         (_, false, false) => Some(Left::Typed(*c)),
@@ -124,6 +128,7 @@ mod tests {
             (KeyCode::Char('A'), KeyModifiers::SHIFT, Some(Left::Typed('A'))),
             (KeyCode::Char('c'), KeyModifiers::CONTROL, Some(Left::Interrupt)),
             (KeyCode::Char('d'), KeyModifiers::CONTROL, Some(Left::Quit)),
+            (KeyCode::Char('o'), KeyModifiers::CONTROL, Some(Left::Editor)),
             (KeyCode::Char('x'), KeyModifiers::ALT, None),
             (KeyCode::Enter, KeyModifiers::NONE, None),
         ] {

@@ -16,6 +16,7 @@ use super::split::{Piece, pieces, with_caption};
 use super::target::{Sending, Target};
 use super::wire::{HTML, Keyboard, NoPreview, SendChatAction, SendMessage};
 use super::{callback_buttons, files, preview};
+use crate::short_ids::with_short_id;
 
 /// Deadline of a message. Telegram answers within a second; a slow connection needs longer.
 const SEND_DEADLINE: Duration = Duration::from_secs(30);
@@ -38,7 +39,7 @@ pub(super) async fn deliver(
     let to = conversation(&message.route)?;
     let mut target = sending.target(to, answered(&message.route));
     let pieces = match &message.file {
-        None => pieces(&message.text),
+        None => pieces(&with_short_id(message)),
         Some(file) => {
             let pieces = with_caption(&message.text);
             if message.pieces_sent == 0 {

@@ -55,8 +55,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    AckSender, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, CommandInfo, DeliverError,
-    Envelope, InboundStream, Outbound, ReplyRoute, Streaming, provenance,
+    AckSender, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, CommandInfo, Confirmation,
+    DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, ReplyRoute, Streaming, provenance,
 };
 use futures_util::future::{OptionFuture, ready};
 use futures_util::{Stream, StreamExt, stream};
@@ -133,13 +133,9 @@ impl Telegram {
         parts: TelegramParts,
     ) -> Result<Self, ChannelError> {
         let bot_id = bot_id(secrets.token.expose_secret()).map_err(cannot)?;
-        let username = OnceLock::new();
-        if let Some(name) = &config.bot_username {
-            let _ = username.set(name.clone()); // just created, so it is empty
-        }
         let rules = Rules {
             bot_id,
-            username,
+            username: OnceLock::new(),
             people: parts.lists,
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -216,6 +212,9 @@ impl Telegram {
     }
 }
 
+/// What Telegram promises: it has no key by which it would recognise a repetition.
+pub const QUALITY: Quality = Quality { delivery: DeliveryQuality::OnceOrUnknown, confirmed_by: Confirmation::StandIn };
+
 #[async_trait]
 impl Channel for Telegram {
     fn id(&self) -> &ChannelId {
@@ -271,7 +270,7 @@ impl Channel for Telegram {
     fn profile(&self) -> ChannelProfile<'_> {
         static HINTS: LazyLock<String> = LazyLock::new(|| format!("{STYLE}\n\n{}", provenance::HINT));
         let max_file_bytes = if self.files.is_some() { files::FILE_MAX_BYTES } else { 0 };
-        ChannelProfile { max_file_bytes, hints: Some(HINTS.as_str()), ..ChannelProfile::default() }
+        ChannelProfile { max_file_bytes, hints: Some(HINTS.as_str()), quality: QUALITY, ..ChannelProfile::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
@@ -288,7 +287,7 @@ impl Channel for Telegram {
         match self.config.stream {
             Shown::Off => Streaming::Off,
             Shown::Preview => Streaming::Preview(&*self.router),
-            Shown::Blocks => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
+            Shown::Blocks | Shown::BlocksAtEnd => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
         }
     }
 

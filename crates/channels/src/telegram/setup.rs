@@ -54,10 +54,7 @@ impl Pauses {
 pub(super) async fn introduce(router: &UpdateRouter, deadline: Duration) -> Result<(), ApiError> {
     let me: Me = router.api.call("getMe", &json!({}), deadline).await?;
     let name = me.username.unwrap_or_default();
-    let known = router.rules.username.get_or_init(|| name.clone());
-    if !known.eq_ignore_ascii_case(&name) {
-        warn!(configured = %known, telegram = %name, "channels.telegram.bot_username is not the bot's name");
-    }
+    let known = router.rules.username.get_or_init(|| name);
     info!(bot = %known, "telegram knows the bot");
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use belay_channel_kit::split::Layout;
+
 /// The style of a span of text. Telegram forbids entities inside `pre` and `code`, and nested quotes (Bot API,
 /// "Formatting options"), so those combinations are never written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,57 +31,46 @@ pub(super) struct Pre {
 /// Plain text, its styled spans, and the starts of its blocks.
 #[derive(Debug, Default)]
 pub(super) struct Styled {
-    text: String,
+    /// The text, its blocks, and its code blocks and tables.
+    layout: Layout,
     /// Spans in order: the end of each, and its style.
     spans: Vec<(usize, Style)>,
-    /// The starts of blocks and list items; ascending.
-    borders: Vec<usize>,
-    /// The ranges of code blocks and tables; ascending.
-    pres: Vec<Range<usize>>,
 }
 
 impl Styled {
     /// The text without styles: exactly what Telegram counts.
     pub(super) fn text(&self) -> &str {
-        &self.text
+        self.layout.text()
+    }
+
+    /// The same with the places at which it may be cut.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     pub(super) fn push(&mut self, text: &str, style: &Style) {
         if text.is_empty() {
             return;
         }
-        self.text.push_str(text);
+        self.layout.push(text);
+        let end = self.text().len();
         match self.spans.last_mut() {
-            Some((end, last)) if last == style => *end = self.text.len(),
-            _ => self.spans.push((self.text.len(), style.clone())),
+            Some((last_end, last)) if last == style => *last_end = end,
+            _ => self.spans.push((end, style.clone())),
         }
     }
 
     /// Appends a whole code block.
     pub(super) fn push_pre(&mut self, text: &str, style: &Style) {
-        let start = self.text.len();
+        let start = self.text().len();
         self.border();
         self.push(text, style);
-        self.pres.push(start..self.text.len());
+        self.layout.code_from(start, 0); // tags do not count
     }
 
     /// Marks the start of a block here.
     pub(super) fn border(&mut self) {
-        if self.borders.last() != Some(&self.text.len()) {
-            self.borders.push(self.text.len());
-        }
-    }
-
-    /// The last border in `range`, its start excluded and its end included.
-    pub(super) fn last_border(&self, range: &Range<usize>) -> Option<usize> {
-        let after = self.borders.partition_point(|border| *border <= range.end);
-        self.borders[..after].last().copied().filter(|border| *border > range.start)
-    }
-
-    /// The code block that contains a position. The block's start counts, its end does not.
-    pub(super) fn pre_at(&self, at: usize) -> Option<&Range<usize>> {
-        let after = self.pres.partition_point(|pre| pre.start <= at);
-        self.pres[..after].last().filter(|pre| at < pre.end)
+        self.layout.border();
     }
 
     /// Writes a range as Telegram's HTML. It is well formed for any range: tags are closed at its end and reopened at
@@ -95,7 +86,7 @@ impl Styled {
             }
             let end = (*end).min(range.end);
             change(&mut html, &mut open, tags(style));
-            escape(&mut html, &self.text[at..end]);
+            escape(&mut html, &self.text()[at..end]);
             at = end;
         }
         change(&mut html, &mut open, Vec::new());

@@ -15,6 +15,7 @@ mod order;
 mod polling;
 mod preview;
 mod replied;
+mod suite;
 mod taps;
 mod topics;
 mod webhook;

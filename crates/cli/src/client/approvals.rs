@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Output, Tone};
+use belay_program::output::{Cell, Column, Output, Tone};
 use belay_protocol::Decision;
 use serde_json::{Map, Value as Json, json};
 
-use super::ids::{IdKind, short, shown_chars, whole_id};
+use super::ids::{IdKind, end_chars, end_of, whole_id};
 use super::{Client, duration_text, since, text, until};
 use crate::args::{ApprovalArgs, ApprovalsListArgs, ApproveArgs};
+
+/// How the list fits a terminal: the id, by which commands name a question, stays whole.
+const COLUMNS: [Column; 5] = [Column::WHOLE, Column::cut(12), Column::optional(1), Column::cut(10), Column::cut(20)];
 
 /// Lists approval requests, newest first.
 pub async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -27,10 +30,9 @@ pub async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) 
         [] if args.all => out.line("no questions"),
         [] => out.line("nothing waits for an answer"),
         questions => {
-            let ids = questions.iter().map(|question| text(question, "/id"));
-            let chars = shown_chars(&client, IdKind::Question, ids, args.full).await?;
+            let chars = end_chars(questions.iter().map(|question| text(question, "/id")), args.full);
             let rows = questions.iter().map(|question| row(question, chars));
-            out.table(&std::iter::once(head()).chain(rows).collect::<Vec<_>>());
+            out.fitted_table(&std::iter::once(head()).chain(rows).collect::<Vec<_>>(), &COLUMNS);
         }
     }
     Ok(Exit::Fine)
@@ -128,7 +130,7 @@ fn head() -> Vec<Cell> {
 
 fn row(question: &Json, id_chars: usize) -> Vec<Cell> {
     vec![
-        short(text(question, "/id"), id_chars).into(),
+        end_of(text(question, "/id"), id_chars).into(),
         state(question),
         since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
         text(question, "/session").into(),

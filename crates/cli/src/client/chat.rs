@@ -1,6 +1,6 @@
 //! `belay chat`: the prompt of the daemon, attached to a running daemon over its control socket.
 
-mod follow;
+pub(super) mod follow;
 mod lists;
 
 use std::collections::HashMap;
@@ -19,6 +19,7 @@ use belay_protocol::{
     Outbound, Partial, Question, Refusal, ReplyRoute, RunId, RunRecord, RunStatus, RunWatch, SessionKey, Streaming,
     UnixMillis, WaitingFor,
 };
+use belay_text::question::{about_call, shown_line};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value as Json, json};
@@ -54,6 +55,7 @@ pub async fn chat(args: &ChatArgs, commands: Vec<&'static str>, env: &Environmen
         history_file: Some(Paths::find(env)?.history()),
         colour: env.has_colour(),
         dumb: env.has_dumb_terminal(),
+        editor: env.editor(),
         ..StdinConfig::default()
     };
     let terminal = StdinChannel::open(&config, Some(Completion::over(DaemonLists(client.clone()), commands)))
@@ -262,16 +264,24 @@ fn command(command: String, reply: String, resumes: Option<RunId>) -> Ack {
 
 /// An approval request with everything that its answer is bound to.
 fn question_text(request: &Json) -> String {
-    let mut lines = vec![waits_for(request)];
-    lines.extend(Some(text(request, "/detail").to_owned()).filter(|detail| !detail.is_empty()));
-    for pair in request.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
-        lines.push(format!("- {}: {}", text(pair, "/0"), text(pair, "/1")));
-    }
+    let id = text(request, "/id");
+    let pairs = request.pointer("/bound").and_then(Json::as_array).into_iter().flatten();
+    let bound: Vec<_> = pairs.map(|pair| (text(pair, "/0").to_owned(), text(pair, "/1").to_owned())).collect();
+    let mut lines = match text(request, "/kind") {
+        "approval" => {
+            let [tool, summary, why] = ["/tool", "/summary", "/detail"].map(|field| text(request, field));
+            vec![about_call(tool, summary, &bound, why)]
+        }
+        _ => vec![waits_for(request), text(request, "/detail").to_owned()],
+    };
+    lines.retain(|line| !line.is_empty());
     lines.push(match (text(request, "/kind"), request.pointer("/covers").and_then(Json::as_str)) {
         ("form", _) => how_to_answer(request, text(request, "/id")),
         ("credential", _) => "Your next line is taken as the secret.".to_owned(),
-        (_, Some(covers)) => format!("Answer yes, no, or always ({covers})."),
-        (_, None) => "Answer yes or no.".to_owned(),
+        (_, Some(covers)) => {
+            format!("Answer **yes**, **no**, or **always** ({}). (/approve {id}, /deny {id})", shown_line(covers))
+        }
+        (_, None) => format!("Answer **yes** or **no**. (/approve {id}, /deny {id})"),
     });
-    lines.join("\n")
+    lines.join("\n\n")
 }

@@ -1,9 +1,10 @@
-//! Short ids. Lists show a prefix that identifies each id, and commands accept any unique prefix.
+//! Short ids. Lists show a prefix that identifies each id, and commands accept any unique prefix. A question is shown and
+//! named by the end of its id.
 
 use std::collections::BTreeSet;
 
 use belay_program::exit::{Exit, Failure};
-use belay_protocol::IdPrefix;
+use belay_protocol::{IdEnd, IdPrefix};
 use serde_json::Value as Json;
 use uuid::Uuid;
 
@@ -16,6 +17,9 @@ const SHOWN_MIN: usize = 8;
 
 /// Most candidates in an error message.
 const NAMED_MAX: u32 = 5;
+
+/// Questions of which the end of the id is compared.
+const ENDS_MAX: u32 = 1000;
 
 /// The kind of object that an id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +60,18 @@ impl IdKind {
     }
 }
 
-/// Resolves an id or a prefix to the whole id.
+/// Resolves an id or a prefix to the whole id. A question is named by the end of its id too.
 ///
 /// # Errors
 /// 1: no id or several ids begin so; several are listed. 2: it cannot be the prefix of an id.
 pub async fn whole_id(client: &Client, kind: IdKind, typed: &str) -> Result<String, Failure> {
     if Uuid::parse_str(typed).is_ok() {
         return Ok(typed.to_owned());
+    }
+    if let Some(end) = IdEnd::parse(typed).filter(|_| kind == IdKind::Question)
+        && let found @ [_, ..] = &ending(client, &end).await?[..]
+    {
+        return chosen(kind, typed, found.to_vec());
     }
     let prefix = IdPrefix::parse(typed).map_err(|what| Failure::new(Exit::WrongUsage, format!("{typed}: {what}")))?;
     chosen(kind, typed, candidates(client, kind, &prefix).await?)
@@ -71,6 +80,36 @@ pub async fn whole_id(client: &Client, kind: IdKind, typed: &str) -> Result<Stri
 /// Ids with this prefix, newest first: at most one more than an error lists.
 pub(super) async fn candidates(client: &Client, kind: IdKind, prefix: &IdPrefix) -> Result<Vec<String>, Failure> {
     beginning(client, kind, prefix, NAMED_MAX + 1).await
+}
+
+/// The questions with this end of their id: those that wait, otherwise the newest ones.
+async fn ending(client: &Client, end: &IdEnd) -> Result<Vec<String>, Failure> {
+    for all in ["false", "true"] {
+        let answer = client.list(&["api", "v1", "approvals"], &[("all", all)], "approvals", ENDS_MAX).await?;
+        let rows = answer.get("approvals").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+        let ids = rows.iter().map(|row| text(row, "/id"));
+        let found: Vec<_> = ids.filter(|id| id.parse().is_ok_and(|id| end.ends(id))).map(str::to_owned).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The ends of ids of questions that a list shows, all of the same length: as many characters as distinguish them.
+pub(crate) fn end_chars<'a>(ids: impl Iterator<Item = &'a str> + Clone, full: bool) -> usize {
+    if full {
+        return usize::MAX;
+    }
+    let count = ids.clone().collect::<BTreeSet<_>>().len();
+    let distinguishes =
+        |chars: &usize| ids.clone().map(|id| end_of(id, *chars)).collect::<BTreeSet<_>>().len() == count;
+    (IdEnd::MIN_CHARS..=12).find(distinguishes).unwrap_or(usize::MAX)
+}
+
+/// The end of an id.
+pub(crate) fn end_of(id: &str, chars: usize) -> &str {
+    id.get(id.len().saturating_sub(chars)..).unwrap_or(id)
 }
 
 /// At most `limit` ids with this prefix, in any state and of any session, newest first.

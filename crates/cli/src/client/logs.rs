@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::facts::Facts;
 use super::local_time::{TimeText, times};
+use super::names::Names;
 use super::{Client, text};
 use crate::args::LogsArgs;
 
@@ -38,7 +39,7 @@ const SHOWN: [&str; 5] = ["seq", "at", "session", "run_id", "type"];
 
 /// Prints the newest events, oldest first, and with `--follow` each further one.
 pub async fn logs(args: &LogsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let (client, times) = (Client::find(&args.client, env)?, times(out));
+    let (client, times, mut names) = (Client::find(&args.client, env)?, times(out), Names::default());
     let (mut facts, newest) = Facts::open_before(&client, args.last).await?;
     loop {
         let event = if args.follow {
@@ -55,22 +56,27 @@ pub async fn logs(args: &LogsArgs, env: &Environment, out: Output<'_>) -> Result
             return Ok(Exit::Fine);
         }
         if args.session.as_deref().is_none_or(|session| session == text(&event, "/session")) {
-            print(&event, args.client.json, &times, out);
+            if out.is_terminal() && !args.client.json {
+                names
+                    .learn(&client, std::iter::once(text(&event, "/session")).filter(|session| !session.is_empty()))
+                    .await;
+            }
+            print(&event, args.client.json, &times, &names, out);
         }
     }
 }
 
-fn print(event: &Json, as_json: bool, times: &TimeText, out: Output<'_>) {
+fn print(event: &Json, as_json: bool, times: &TimeText, names: &Names, out: Output<'_>) {
     if as_json {
         out.line(&event.to_string());
     } else {
-        out.table(&[line(event, times, out.columns())]);
+        out.table(&[line(event, times, names, out.columns())]);
     }
 }
 
-/// The line of an event, for a terminal of this width; `None`: for a program.
-fn line(event: &Json, times: &TimeText, width: Option<usize>) -> Vec<Cell> {
-    let cells = cells(event, times);
+/// The line of an event, for a terminal of this width; `None`: for a program, of which no names are known.
+fn line(event: &Json, times: &TimeText, names: &Names, width: Option<usize>) -> Vec<Cell> {
+    let cells = cells(event, times, names);
     let Some(width) = width else { return cells };
     let mut widths = WIDTHS;
     // On a wider terminal, the session and the details share what is left.
@@ -82,7 +88,7 @@ fn line(event: &Json, times: &TimeText, width: Option<usize>) -> Vec<Cell> {
     fitted(&[even], &COLUMNS, width).pop().unwrap_or_default()
 }
 
-fn cells(event: &Json, times: &TimeText) -> Vec<Cell> {
+fn cells(event: &Json, times: &TimeText, names: &Names) -> Vec<Cell> {
     let kind = text(event, "/type");
     let tone = match (kind, text(event, "/status")) {
         ("run_ended", "completed") => Tone::Good,
@@ -92,7 +98,7 @@ fn cells(event: &Json, times: &TimeText) -> Vec<Cell> {
     };
     vec![
         Cell::new(times.brief(text(event, "/at")), Tone::Dim),
-        Cell::from(text(event, "/session")).at_least(16),
+        Cell::from(names.shown(text(event, "/session"))).at_least(16),
         Cell::new(text(event, "/run_id").get(..13).unwrap_or_default(), Tone::Dim).at_least(13),
         Cell::new(kind, tone).at_least(18),
         details(event).into(),
@@ -121,6 +127,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::testing::answering;
 
     #[test]
     fn an_event_is_one_line_whatever_is_in_it() {
@@ -130,7 +137,7 @@ mod tests {
         });
         let error = OnceLock::new();
         let plain = TimeText::of_program();
-        let lines = Output::plain(&error).aligned(&[line(&event, &plain, None)]);
+        let lines = Output::plain(&error).aligned(&[line(&event, &plain, &Names::default(), None)]);
         assert_eq!(
             lines,
             [
@@ -139,6 +146,22 @@ mod tests {
         );
         let long = json!({"type": "notice", "text": "é".repeat(1000)});
         assert_eq!(details(&long).chars().count(), 1006, "a program reads the whole text");
+    }
+
+    #[tokio::test]
+    async fn a_terminal_shows_the_title_of_a_job() {
+        let session = "job:0193e0e0-0000-7000-8000-000000000000";
+        let (client, serve) = answering(vec![json!({"title": "Count the words"}).to_string()]).await;
+        let mut names = Names::default();
+        tokio::join!(names.learn(&client, std::iter::once(session)), serve);
+        let event =
+            json!({"at": "2026-11-20T23:43:00.125Z", "session": session, "type": "run_ended", "status": "completed"});
+        let error = OnceLock::new();
+        for (width, shown) in [(80, "Count the w…"), (160, "Count the words (job 0193e0e0-0000)")] {
+            let line =
+                Output::plain(&error).aligned(&[line(&event, &TimeText::of_program(), &names, Some(width))]).concat();
+            assert!(line.contains(&format!("  {shown}  ")), "{width}: {line}");
+        }
     }
 
     #[test]
@@ -156,7 +179,7 @@ mod tests {
         let (error, times) = (OnceLock::new(), TimeText::of_zone(jiff::tz::TimeZone::fixed(jiff::tz::offset(1))));
         let shown = |width| {
             let lines = events.iter().flat_map(|event| {
-                let row = line(event, &times, Some(width));
+                let row = line(event, &times, &Names::default(), Some(width));
                 Output::plain(&error).aligned(&[row])
             });
             lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
@@ -176,12 +199,15 @@ mod tests {
             ]
         );
         let job = event("job:0193e0e0-0000-7000-8000-000000000000", "run_ended", "short");
-        let row = line(&job, &times, Some(160));
+        let row = line(&job, &times, &Names::default(), Some(160));
         assert_eq!(
             Output::plain(&error).aligned(&[row])[0].trim_end(),
             "11-21 00:43:00  job:0193e0e0-0000-7000-8000-000000000000        0193e0e0-0000  run_ended            text: short"
         );
         let long = event(&"s".repeat(99), "run_ended", "short");
-        assert!(Output::plain(&error).aligned(&[line(&long, &times, None)])[0].contains(&"s".repeat(99)), "in a pipe");
+        assert!(
+            Output::plain(&error).aligned(&[line(&long, &times, &Names::default(), None)])[0].contains(&"s".repeat(99)),
+            "in a pipe"
+        );
     }
 }

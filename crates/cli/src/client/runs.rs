@@ -8,6 +8,7 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Column, Output, Tone, fitted};
 use serde_json::Value as Json;
 
+use self::timeline::Timeline;
 use super::approvals::waits_for;
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::local_time::{TimeText, times};
@@ -99,17 +100,25 @@ pub async fn show(
 ) -> Result<Exit, Failure> {
     let client = Client::find(args, env)?;
     let id = whole_id(&client, IdKind::Run, id).await?;
-    let run = client.get(&["api", "v1", "runs", &id], &[]).await?;
+    let mut run = client.get(&["api", "v1", "runs", &id], &[]).await?;
+    let timeline = match timeline {
+        true => Some(Timeline::read(&client, &run).await?),
+        false => None,
+    };
+    if timeline.is_some() && text(&run, "/ended_at").is_empty() {
+        run = client.get(&["api", "v1", "runs", &id], &[]).await?; // it has ended since
+    }
     if args.json {
+        if let (Some(timeline), Some(run)) = (&timeline, run.as_object_mut()) {
+            run.insert("timeline".to_owned(), timeline.json());
+        }
         out.json(&run);
     } else {
         out.table(&details(&run, &times(out)));
         if let Some(reply) = run.pointer("/reply").and_then(Json::as_str) {
             out.line(&format!("\n{reply}"));
         }
-        if timeline {
-            timeline::print(&client, &id, !text(&run, "/ended_at").is_empty(), out).await?;
-        }
+        timeline.iter().for_each(|timeline| timeline.print(out));
     }
     Ok(Exit::Fine)
 }

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Output, note};
-use belay_protocol::{GOAL_WORD, GoalCheck, GoalMessage};
+use belay_program::output::{Output, ask, note, print_error};
+use belay_protocol::{GOAL_WORD, GoalCheck, GoalMessage, IdEnd, LiveView};
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
 use super::approvals::{how_to_answer, waits_for};
+use super::chat::follow::{Follow, Step};
+use super::ids::end_of;
+use super::screen::AnswerScreen;
 use super::{Client, duration_text, text, until};
 use crate::args::{GoalArgs, SendArgs};
 
@@ -36,8 +39,39 @@ pub async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) -> Result
         }
         (run_id, _) => run_id,
     };
-    let run = wait(&client, run_id).await?;
+    let screen = AnswerScreen::find(env, args.client.json);
+    watch(&client, run_id, &screen).await;
+    let run = wait(&client, run_id).await.inspect_err(|_| screen.clear())?;
+    if text(&run, "/status") == "completed" && screen.answered(text(&run, "/reply")) {
+        return Ok(Exit::Fine);
+    }
+    screen.clear();
     Ok(verdict(&run, args.client.json, out))
+}
+
+/// Shows a run at a terminal while it works, until it has ended or asks. A stream that breaks is no failure: the caller
+/// waits for the run in any case.
+async fn watch(client: &Client, run_id: &str, screen: &AnswerScreen) {
+    if !screen.is_live() {
+        return;
+    }
+    let mut follow = Follow::default();
+    let Ok(mut events) = client.events(&["api", "v1", "runs", run_id, "stream"]).await else { return };
+    let shown = async {
+        while let Some(event) = events.next().await {
+            for step in follow.event(&event) {
+                match step {
+                    Step::Live(run, news) => screen.show(run, news),
+                    Step::Asked(..) | Step::Over(_) => return,
+                    Step::Message(..) | Step::File { .. } => {}
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = shown => {}
+        () = screen.draw() => {}
+    }
 }
 
 /// The message that asks for `text` until the check of the goal holds. Without a check, `text` itself.
@@ -107,7 +141,7 @@ pub fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
     } else if completed {
         out.line(reply);
     } else if let Some(question) = run.pointer("/waiting_for") {
-        note(&asked(question, reply));
+        show_question(question, reply, out);
     } else {
         note(&format!("the run {} ({}): {reply}", text(run, "/status"), text(run, "/reason")));
     }
@@ -119,13 +153,23 @@ pub fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
     }
 }
 
-/// An approval request, and how it is answered.
-fn asked(question: &Json, words: &str) -> String {
+/// Shows an approval request on stderr, and how it is answered.
+fn show_question(question: &Json, words: &str, out: Output<'_>) {
+    let colour = out.has_colour();
+    let [paused, about, how] = asked(question, words);
+    note(&paused);
+    print_error("");
+    ask(&about, colour, None);
+    print_error(&format!("\n{how}"));
+}
+
+/// The time that an approval request waits, the request, and how it is answered. The id is shown by its end.
+fn asked(question: &Json, words: &str) -> [String; 3] {
     let left =
         until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", duration_text(left)));
-    let about = if words.is_empty() { waits_for(question) } else { words.to_owned() };
-    let how = how_to_answer(question, text(question, "/approval"));
-    format!("the run is paused until the question is answered{left}\n\n{about}\n\n  {how}")
+    let (id, end) = (text(question, "/approval"), end_of(text(question, "/approval"), IdEnd::MIN_CHARS));
+    let about = if words.is_empty() { waits_for(question) } else { words.replace(id, end) };
+    [format!("the run is paused until the question is answered{left}"), about, how_to_answer(question, end)]
 }
 
 #[cfg(test)]
@@ -165,8 +209,8 @@ mod tests {
             "approval": "q1", "kind": "approval", "tool": "run_command", "summary": "git push",
             "expires_at": "1999-01-01T00:00:00.000Z",
         });
-        let said = asked(&question, "");
-        assert!(asked(&question, "May I?").contains("May I?"), "the words of whoever asks come first");
+        let said = asked(&question, "").join("\n");
+        assert_eq!(asked(&question, "May I? (/approve q1)")[1], "May I? (/approve q1)", "the words of whoever asks");
         for part in ["run_command: git push", "belay approvals approve q1", "belay approvals deny q1"] {
             assert!(said.contains(part), "{part} in {said}");
         }

@@ -1,4 +1,5 @@
-// Charts as small SVG: columns over time, a bar of parts, and squares. Each has its figures as a table or as text.
+// Charts as small SVG: columns and lines over time, a strip of times, a bar of parts, and squares. Each has its figures
+// as a table or as text.
 
 import { html } from '../vendor/preact.js';
 import { visible } from './format.js';
@@ -42,6 +43,38 @@ export function Columns({ label, columns, series, format, line, children }) {
       <${Legend} series=${series} line=${line} /></figcaption>
     ${children && html`<details class="figures"><summary>The figures as a table</summary>${children}</details>`}</figure>`;
 }
+
+/**
+ * Lines over time, from `from` to `to` in ms. `series`: `[name, colour, [[at, value]]]`; a gap of more than `gap` ms
+ * interrupts a line. `format(value)` writes a value of the axis, `title(at)` what a point says. `children` is the table.
+ */
+export function Lines({ label, series, from, to, gap, format, ends, title, children }) {
+  const top = roundUp(Math.max(...series.flatMap(([, , points]) => points.map(([, value]) => value))));
+  const x = (at) => ((at - from) / (to - from)) * 1000;
+  const y = (value) => HEIGHT - (value / top) * HEIGHT;
+  const path = (points) => points.map(([at, value], i) => `${i && at - points[i - 1][0] <= gap ? 'L' : 'M'}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join('');
+  return html`<figure class="chart">
+    <div class="plot"><div class="axis small soft" aria-hidden="true">${[1, 0.5, 0].map((share) => html`<span>${format(top * share)}</span>`)}</div>
+      <div class="lines-plot"><svg role="img" width="100%" height=${HEIGHT} viewBox=${`0 0 1000 ${HEIGHT}`} preserveAspectRatio="none"
+          aria-label=${visible(`${label}. The figures are in the table below.`)}>
+        ${[0, 0.5].map((share) => html`<line class="grid" x1="0" x2="1000" y1=${HEIGHT * share + 0.5} y2=${HEIGHT * share + 0.5} />`)}
+        ${series.map(([, kind, points]) => html`<path class=${`line ${kind}`} d=${path(points)} />`)}</svg>
+        ${series.map(([name, kind, points]) => points.map(([at, value]) => html`<span class=${`dot ${kind}`} title=${visible(`${title(at)}\n${name}: ${format(value)}`)}
+          style=${{ left: percent((at - from) / (to - from)), top: `${y(value)}px` }}></span>`))}</div></div>
+    <figcaption><span class="ends" aria-hidden="true">${ends.map((text) => html`<span>${text}</span>`)}</span><${Legend} series=${series} /></figcaption>
+    ${children && html`<details class="figures"><summary>The figures as a table</summary>${children}</details>`}</figure>`;
+}
+
+/**
+ * Marks on a line of time for each of `rows`: `{ key, name, marks: [[at, tone, title]], words }`, from `from` to `to` in
+ * ms, with a line at `now`. `words` say the same as the marks.
+ */
+export const Strip = ({ rows, from, to, now, ends }) => html`<figure class="chart strip"><div class="rows">${rows.map(({ key, name, marks, words }) => html`
+    <span key=${key} class="name">${name}</span><span class="line" role="img" aria-label=${visible(words)}>
+      <span class="now" style=${{ left: percent((now - from) / (to - from)) }}></span>
+      ${marks.map(([at, tone, title]) => html`<span class=${`mark ${tone}`} title=${visible(title)}
+        style=${{ left: percent((at - from) / (to - from)) }}></span>`)}</span>`)}</div>
+  <figcaption><span class="ends" aria-hidden="true">${ends.map((text) => html`<span>${text}</span>`)}</span></figcaption></figure>`;
 
 function Column({ column, series, y, at, width }) {
   let below = 0;

@@ -2,8 +2,9 @@
 
 import { html, useEffect, useRef, useState } from '../vendor/preact.js';
 import { upload } from './api.js';
+import { draftName } from './drafts.js';
 import { bytes, visible } from './format.js';
-import { draftName, unique } from './talk.js';
+import { unique } from './talk.js';
 
 const MODES = [['', 'as configured'], ['steer', 'joins the running turn'], ['followup', 'gets its own turn after it'],
   ['collect', 'one turn for all new messages'], ['interrupt', 'interrupts the running turn']];

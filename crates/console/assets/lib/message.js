@@ -1,9 +1,11 @@
 // The entries of a conversation: stored messages, replies to commands, ends without an answer, and answers in progress.
 
 import { html, useMemo } from '../vendor/preact.js';
-import { fileUrl } from './api.js';
+import { fileUrl, path } from './api.js';
 import { visible } from './format.js';
+import { useFollow } from './hooks.js';
 import { Markdown } from './markdown.js';
+import { Plan } from './plan.js';
 import { Act, Code, Go, State, Text, Time, runLink } from './ui.js';
 import { Answered, Reasoning, ToolRow, Work } from './work.js';
 
@@ -42,16 +44,24 @@ function Files({ files }) {
 }
 
 /** An answer while it is written: the steps so far, and the text of the newest one. */
-export function Live({ run }) {
+export function Live({ run, command }) {
   const texts = [...run.texts.entries()].sort(([a], [b]) => a - b).map(([, text]) => text);
   const now = run.final ?? texts.at(-1) ?? '';
   const before = run.final === undefined ? texts.slice(0, -1) : [];
   return html`<article class="message assistant" aria-busy="true">
     <header><b>Belay</b> <${State} value=${run.status} /> <${Go} to=${runLink(run.id)}>run</${Go}></header>
     ${before.map((text) => html`<div class="body soft"><${Markdown} text=${text} /></div>`)}
+    ${run.plan && html`<${Plan} plan=${run.plan} command=${command} />`}
     <${Reasoning} texts=${run.reasoning} />
     ${run.tools.size > 0 && html`<ul class="steps">${[...run.tools.values()].map((tool) => html`<${ToolRow} key=${tool.id} tool=${tool} />`)}</ul>`}
     <div class="body" aria-live="off"><${Markdown} text=${now} /></div></article>`;
+}
+
+/** Reads the facts of a run that began before this page. */
+export function Earlier({ id, fact }) {
+  useFollow(path`runs/${id}/events`, ({ type, data }) => type !== 'delta' && data?.seq !== undefined && fact(data),
+    { isEnd: (event) => !event || event.type === 'run_ended' });
+  return null;
 }
 
 /** What was sent from this page and is not stored as a message yet. */

@@ -9,6 +9,7 @@ import { Evidence, Judge } from './judge.js';
 import { Markdown } from './markdown.js';
 import { Asked } from './names.js';
 import { Picture } from './picture.js';
+import { Plan, planAfter } from './plan.js';
 import { isOpen, useRecording, useRunEvents } from './run-events.js';
 import { Timeline } from './timeline.js';
 import { Act, Code, Empty, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink } from './ui.js';
@@ -66,9 +67,11 @@ function Story({ run, changed }) {
   const { rows, link, writing } = useRunEvents(run, changed);
   const [at, setAt] = useState();
   const go = (key) => setAt({ key });
+  const plan = useMemo(() => rows.reduce((plan, { fact }) => (fact ? planAfter(plan, fact) : plan), undefined), [rows.length]);
   const goal = rows.findLast((row) => row.fact?.type === 'goal_checked');
   return html`<${About} run=${run} /><${End} run=${run} />
     ${(isOpen(run) || link === 'ended') && html`<${Picture} run=${run} rows=${rows} open=${isOpen(run)} go=${go} />`}
+    ${plan && html`<h2>Plan</h2><${Plan} plan=${plan} />`}
     <${Reply} run=${run} />
     ${goal && html`<p>Goal: <${Text} value=${goalText(goal.fact)} /></p>`}
     <h2>Timeline <span class="soft small">${number(rows.length)} entries</span> ${isOpen(run)

@@ -27,7 +27,7 @@ const accepted = ({ run_id, session, at }) => ({
 /** The runs and what each one does now. It is a plain object with timers, so that a burst of facts renders once. */
 class Running {
   constructor(changed) {
-    Object.assign(this, { changed, known: new Map(), doing: new Map(), during: [], news: false, loading: false, error: undefined });
+    Object.assign(this, { changed, known: new Map(), doing: new Map(), during: [], news: false, ended: false, loading: false, error: undefined });
     this.stop = new AbortController();
     document.addEventListener('visibilitychange', () => this.shown(), { signal: this.stop.signal });
   }
@@ -127,6 +127,7 @@ class Running {
     const run = this.known.get(data.run_id);
     if (type === 'run_accepted') run ?? this.known.set(data.run_id, accepted(data));
     else if (type === 'run_ended') {
+      this.ended = true;
       this.known.delete(data.run_id);
       this.doing.delete(data.run_id);
       // One of those that were left out has room now.
@@ -143,6 +144,13 @@ class Running {
     const { news } = this;
     this.news = false;
     return news;
+  }
+
+  /** Whether a run has ended since the last call. */
+  takeEnded() {
+    const { ended } = this;
+    this.ended = false;
+    return ended;
   }
 
   does(run, type, fact) {
@@ -181,7 +189,10 @@ class Running {
   }
 }
 
-/** `{ runs, cut, doing(id), link, error, loaded, reload, takeNews }`; `link` is the state of the event stream, `cut` says that there are more runs. */
+/**
+ * `{ runs, cut, doing(id), link, error, loaded, reload, takeNews, takeEnded }`; `link` is the state of the event stream,
+ * `cut` says that there are more runs.
+ */
 export function useRunning() {
   const [, render] = useState(0);
   const running = useMemo(() => new Running(() => render((n) => n + 1)), []);
@@ -200,5 +211,6 @@ export function useRunning() {
     loaded: running.loaded,
     reload: () => running.load(),
     takeNews: () => running.takeNews(),
+    takeEnded: () => running.takeEnded(),
   };
 }

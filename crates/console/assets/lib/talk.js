@@ -2,7 +2,9 @@
 // The stored messages are the truth: events say only when to read them again, and show an answer while it is written.
 
 import { get, post } from './api.js';
+import { dropDraft } from './drafts.js';
 import { History } from './history.js';
+import { planAfter, planFact } from './plan.js';
 
 const RUNS = 50;
 /** The newest questions that are shown with their answers. */
@@ -13,21 +15,6 @@ const OPEN = new Set(['accepted', 'queued', 'running', 'paused']);
 /** A key that nobody else has. `crypto.randomUUID` does not exist on pages without TLS. */
 export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(8)),
   (byte) => byte.toString(16).padStart(2, '0')).join('');
-
-export const draftName = (session) => `draft:${session}`;
-/** Removes the draft of a session, unless it is another text by now. */
-function dropDraft(session, text) {
-  const name = draftName(session);
-  try { if (sessionStorage.getItem(name) === text) sessionStorage.removeItem(name); } catch { /* no storage here */ }
-}
-
-/** Removes all drafts: the next person at this browser must not read them. */
-export function dropDrafts() {
-  try {
-    const drafts = Object.keys(sessionStorage).filter((name) => name.startsWith(draftName('')));
-    drafts.forEach((name) => sessionStorage.removeItem(name));
-  } catch { /* no storage here */ }
-}
 
 const made = new Set();
 /** The key of a new session. */
@@ -106,13 +93,18 @@ export class Talk {
     if (answered) this.answered = answered.approvals.filter(({ decided_at: at }) => at).sort((a, b) => (a.decided_at < b.decided_at ? -1 : 1));
     if (other) this.notes.forEach((note) => { note.after = 0; });
     this.messages = this.history.messages;
+    const first = !this.loaded;
     this.loaded = true;
     this.questions = approvals.filter((question) => question.asked_in === session);
     this.ends = new Map(runs.filter((run) => !OPEN.has(run.status)).map((run) => [run.run_id, run]));
-    for (const run of runs) if (OPEN.has(run.status)) this.of(run.run_id).status = run.status;
+    for (const { run_id: id, status } of runs.filter((run) => OPEN.has(run.status))) {
+      // The stream of the session has not brought what such a run did before: its own events have it.
+      const late = first && status !== 'queued';
+      Object.assign(this.of(id), { status }, late && { late });
+    }
     for (const [id, run] of this.live) {
       if (!over.includes(id) && !this.ends.has(id)) continue;
-      this.past.set(id, { reasoning: run.reasoning });
+      this.past.set(id, { reasoning: run.reasoning, plan: run.plan });
       if (this.past.size > RUNS) this.past.delete(this.past.keys().next().value);
       this.live.delete(id);
     }
@@ -122,7 +114,7 @@ export class Talk {
 
   /** A run that answers now. */
   of(id) {
-    if (!this.live.has(id)) this.live.set(id, { id, status: 'queued', texts: new Map(), reasoning: new Map(), tools: new Map() });
+    if (!this.live.has(id)) this.live.set(id, { id, status: 'queued', texts: new Map(), reasoning: new Map(), tools: new Map(), plan: undefined });
     return this.live.get(id);
   }
 
@@ -143,12 +135,25 @@ export class Talk {
       else if (what.phase === 'result') Object.assign(tool, { name: what.name, status: what.status,
         took: what.tookMs, result: what.result });
       run.tools.set(tool.id, tool);
-    } else if (stream === 'lifecycle') this.lifecycle(run, what);
+    } else if (stream === 'plan') run.plan = planAfter(run.plan, planFact(what));
+    else if (stream === 'lifecycle') this.lifecycle(run, what);
     else if (stream === 'approval' || stream === 'queue' || stream === 'file') {
       this.asked ||= stream === 'approval';
       this.refresh();
     }
     return this.render();
+  }
+
+  /** Takes a fact of a run that began before this page: its plan and its tool calls. */
+  fact(run, fact) {
+    if (fact.type.startsWith('plan_')) run.plan = planAfter(run.plan, fact);
+    else if (fact.type === 'tool_started' || fact.type === 'tool_finished') {
+      const tool = run.tools.get(fact.call_id) ?? { id: fact.call_id };
+      const { name, arguments: args, status = 'running', took_ms: took, result } = fact;
+      Object.assign(tool, { name, status }, args !== undefined && { arguments: args }, fact.type === 'tool_finished' && { took, result });
+      run.tools.set(tool.id, tool);
+    } else return;
+    this.render();
   }
 
   lifecycle(run, what) {

@@ -5,6 +5,7 @@ import { path } from './api.js';
 import { Rows } from './facts.js';
 import { duration, number, visible } from './format.js';
 import { useFollow } from './hooks.js';
+import { Plan, planAfter } from './plan.js';
 import { Code, Failure, State, Text, Time } from './ui.js';
 
 /** A tool call as a line; its arguments and its result are below it, on demand. */
@@ -31,8 +32,10 @@ export const Answered = ({ question }) => html`<p class="answered"><${State} val
 export function Work({ run, seen }) {
   const [open, set] = useState(false);
   const calls = run.usage.tool_calls;
-  if (!calls && !seen?.reasoning.size) return null;
-  return html`<div class="work">${calls > 0 && html`<details onToggle=${(event) => event.target === event.currentTarget && set(event.target.open)}>
+  if (!calls && !seen?.reasoning.size && !seen?.plan) return null;
+  return html`<div class="work">
+    ${seen?.plan && html`<details><summary>Plan</summary><${Plan} plan=${seen.plan} /></details>`}
+    ${calls > 0 && html`<details onToggle=${(event) => event.target === event.currentTarget && set(event.target.open)}>
     <summary>${number(calls)} tool ${calls === 1 ? 'call' : 'calls'}</summary>${open && html`<${Calls} id=${run.run_id} />`}</details>`}
     <${Reasoning} texts=${seen?.reasoning} /></div>`;
 }
@@ -41,13 +44,14 @@ function Calls({ id }) {
   const rows = useMemo(() => new Rows(0), [id]);
   const [, render] = useState(0);
   const state = useFollow(path`runs/${id}/events`, ({ type, data }) => {
-    if (type.startsWith('tool_') && data?.seq !== undefined) rows.add(data);
+    if (/^(tool|plan)_/.test(type) && data?.seq !== undefined) rows.add(data);
     if (type === 'run_ended') render((n) => n + 1);
   }, { isEnd: (event) => !event || event.type === 'run_ended' });
   if (state instanceof Error) return html`<${Failure} error=${state} />`;
   if (state !== 'ended') return html`<p class="loading" role="status">Loading …</p>`;
-  const tools = rows.rows.map(({ fact, done, tone }) => ({ id: fact.seq, name: fact.name, status: tone, arguments: fact.arguments,
+  const plan = rows.rows.reduce((plan, { fact }) => planAfter(plan, fact), undefined);
+  const tools = rows.rows.filter(({ fact }) => fact.type.startsWith('tool_')).map(({ fact, done, tone }) => ({ id: fact.seq, name: fact.name, status: tone, arguments: fact.arguments,
     took: (done ?? fact).took_ms, result: (done ?? fact).result }));
   if (!tools.length) return html`<p class="hint">Its events are not kept any more.</p>`;
-  return html`<ul class="steps">${tools.map((tool) => html`<${ToolRow} key=${tool.id} tool=${tool} />`)}</ul>`;
+  return html`${plan && html`<${Plan} plan=${plan} />`}<ul class="steps">${tools.map((tool) => html`<${ToolRow} key=${tool.id} tool=${tool} />`)}</ul>`;
 }

@@ -7,15 +7,16 @@ import { visible } from '../lib/format.js';
 import { useFollow } from '../lib/hooks.js';
 import { More, useList } from '../lib/list.js';
 import { Question } from '../lib/question.js';
-import { Live, Entry, Pending } from '../lib/message.js';
+import { Earlier, Entry, Live, Pending } from '../lib/message.js';
 import { newSession, Talk, unique } from '../lib/talk.js';
 import { Act, Empty, Failure, Go, Page, Text, Time, chatLink } from '../lib/ui.js';
+import { Actions, Meter } from '../lib/conversation.js';
 import { Link, STOP_WAIT_MS } from './now.js';
 
 const SESSIONS = 100;
 const SHOWN = 100;
 
-export default function Chat({ parts }) {
+export default function Chat({ parts, role }) {
   const fresh = useMemo(newSession, [parts[0]]);
   const session = parts[0] ?? fresh;
   const sessions = useList('sessions', 'sessions', {}, { page: SESSIONS, every: 15000 });
@@ -23,7 +24,7 @@ export default function Chat({ parts }) {
   return html`<${Page} title="Chat" aside=${html`<button onClick=${begin}>New conversation</button>`}>
     <div class=${parts[0] ? 'chat' : 'chat list'}>
       <${Sessions} list=${sessions} current=${session} />
-      <${Conversation} key=${session} session=${session} ended=${sessions.reload} />
+      <${Conversation} key=${session} session=${session} ended=${sessions.reload} role=${role} />
     </div></${Page}>`;
 }
 
@@ -53,7 +54,7 @@ function Sessions({ list, current }) {
   </div>`;
 }
 
-function Conversation({ session, ended }) {
+function Conversation({ session, ended, role }) {
   const [round, changed] = useState(0);
   const talk = useMemo(() => new Talk(session, () => changed((n) => n + 1)), [session]);
   const link = useFollow(path`sessions/${session}/stream`, (event) => talk.event(event));
@@ -67,14 +68,18 @@ function Conversation({ session, ended }) {
     if (entries.length < shown + SHOWN && talk.cut) talk.earlier();
   };
   const entries = useMemo(() => talk.entries(), [talk.messages, talk.ends, talk.answered, talk.notes.length]);
-  const live = [...talk.live.values()].filter((run) => run.status !== 'paused' || run.tools.size || run.texts.size);
+  const live = [...talk.live.values()].filter((run) => run.status !== 'paused' || run.tools.size || run.texts.size || run.plan);
+  const late = [...talk.live.values()].filter((run) => run.late);
   const own = new Set(talk.pending.map((item) => item.run_id));
   const waiting = [...talk.live.values()].filter((run) => run.status === 'queued' && !own.has(run.id));
   const busy = talk.live.size > 0;
+  const say = (text) => talk.send({ key: unique(), text });
   return html`<section class="talk" aria-label="Conversation">
     <header class="row"><${Go} to="chat" class="back">All conversations</${Go}> <b class="title"><${Text}
       value=${session} /></b> <${Link} state=${link} />
-      <${Go} to=${`runs?session=${encodeURIComponent(session)}`}>Runs</${Go}></header>
+      <${Meter} session=${session} known=${talk.loaded && entries.length > 0} round=${talk.messages.length} />
+      <${Go} to=${`runs?session=${encodeURIComponent(session)}`}>Runs</${Go}>
+      ${talk.loaded && entries.length > 0 && html`<${Actions} session=${session} busy=${busy} say=${say} role=${role} renamed=${ended} />`}</header>
     <${Messages} deps=${[round]}>
       ${talk.loaded && !entries.length && !busy && !talk.pending.length
         && html`<${Empty}>Nothing was said yet. Ask for something, or write <code>/help</code>.</${Empty}>`}
@@ -82,7 +87,9 @@ function Conversation({ session, ended }) {
       ${(entries.length > shown || talk.cut) && html`<p class="more"><button
         onClick=${earlier}>Show earlier messages</button></p>`}
       ${entries.slice(-shown).map((entry) => html`<${Entry} key=${entry.key} entry=${entry} />`)}
-      ${live.filter((run) => run.status !== 'queued').map((run) => html`<${Live} key=${run.id} run=${run} />`)}
+      ${live.filter((run) => run.status !== 'queued').map((run) => html`<${Live} key=${run.id} run=${run}
+        command=${(words) => say(`/plan ${words}`)} />`)}
+      ${late.map((run) => html`<${Earlier} key=${`earlier ${run.id}`} id=${run.id} fact=${(fact) => talk.fact(run, fact)} />`)}
       ${talk.questions.map((question) => html`<${Question} key=${question.id} question=${question} done=${() => talk.refresh()}
         send=${(text) => talk.send({ key: unique(), text, secret: true })} />`)}
       ${talk.pending.map((item) => html`<${Pending} key=${item.key} item=${item} again=${() => talk.send(item)}
@@ -102,7 +109,14 @@ function Conversation({ session, ended }) {
 function Messages({ deps, children }) {
   const box = useRef();
   const atEnd = useRef(true);
-  const look = () => { atEnd.current = box.current.scrollTop + box.current.clientHeight > box.current.scrollHeight - 60; };
+  const last = useRef(0);
+  // Only a move towards the beginning leaves the end: a list also grows while it is moved to its end.
+  const look = () => {
+    const { scrollTop, clientHeight, scrollHeight } = box.current;
+    if (scrollTop + clientHeight > scrollHeight - 60) atEnd.current = true;
+    else if (scrollTop < last.current) atEnd.current = false;
+    last.current = scrollTop;
+  };
   const inner = useRef();
   const toEnd = () => { if (atEnd.current) box.current.scrollTop = box.current.scrollHeight; };
   useLayoutEffect(toEnd, deps);

@@ -3,24 +3,27 @@
 import { html, useMemo, useState } from '../vendor/preact.js';
 import { get } from '../lib/api.js';
 import { Columns, colour } from '../lib/chart.js';
-import { exact, number } from '../lib/format.js';
+import { exact, number, visible } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { Choice } from '../lib/list.js';
-import { Fold, Go, Loaded, Page, State, Table } from '../lib/ui.js';
+import { Fold, Go, Loaded, Page, State, Table, Text } from '../lib/ui.js';
 
 const TIMES = [['hour 24h', '24 hours'], ['hour 48h', '48 hours'], ['hour 168h', '7 days, by hour'], ['day 14d', '14 days'],
   ['day 30d', '30 days'], ['day 90d', '90 days']];
+const SPLITS = [['reason', 'Reason'], ['channel', 'Channel']];
 const STEP_MS = { hour: 3600e3, day: 86400e3 };
 
 const words = (name) => String(name).replaceAll('_', ' ');
 
 export default function Ends() {
   const [time, set] = useState('day 14d');
+  const [split, divide] = useState('reason');
   const [by, since] = time.split(' ');
-  const load = useLoad((signal) => get('ends', { by, since }, signal), [time], { every: 30000 });
+  const load = useLoad((signal) => get('ends', { by, since, ...(split === 'channel' && { channels: true }) }, signal), [time, split], { every: 30000 });
   return html`<${Page} title="Ends">
-    <${Fold}><form class="filters row"><${Choice} label="Time" value=${time} options=${TIMES} set=${set} /></form></${Fold}>
-    <${Loaded} load=${load}>${(report) => html`<${Report} report=${report} />`}</${Loaded}>
+    <${Fold}><form class="filters row"><${Choice} label="Time" value=${time} options=${TIMES} set=${set} />
+      <${Choice} label="By" value=${split} options=${SPLITS} set=${divide} /></form></${Fold}>
+    <${Loaded} load=${load}>${(report) => html`<${Report} report=${report} split=${split} />`}</${Loaded}>
   </${Page}>`;
 }
 
@@ -32,6 +35,7 @@ function sum({ by, since, until, ends }) {
     periods.set(at, { at, all: 0, ends: [] });
   }
   const reasons = new Map();
+  const channels = new Map();
   for (const end of ends) {
     const period = periods.get(Date.parse(end.at));
     if (period) {
@@ -41,19 +45,34 @@ function sum({ by, since, until, ends }) {
     const key = `${end.reason} ${end.status}`;
     const known = reasons.get(key) ?? { ...end, key, count: 0 };
     reasons.set(key, { ...known, count: known.count + end.count });
+    if (end.channel !== undefined) {
+      const one = channels.get(end.channel) ?? { channel: end.channel, count: 0, completed: 0, failed: 0 };
+      one.count += end.count;
+      if (end.status in one) one[end.status] += end.count;
+      channels.set(end.channel, one);
+    }
   }
-  return { periods: [...periods.values()], reasons: [...reasons.values()].sort((a, b) => b.count - a.count) };
+  const most = (all) => [...all.values()].sort((a, b) => b.count - a.count);
+  return { periods: [...periods.values()], reasons: most(reasons), channels: most(channels) };
 }
 
 /** The most frequent reasons have a colour each; the others share the last one. */
 const SERIES = 5;
 
-function Report({ report }) {
-  const { periods, reasons } = useMemo(() => sum(report), [report]);
+function Report({ report, split }) {
+  const { periods, reasons, channels } = useMemo(() => sum(report), [report]);
   const all = reasons.reduce((count, reason) => count + reason.count, 0);
   return html`
     <p>${number(all)} ${all === 1 ? 'run has' : 'runs have'} ended since ${exact(report.since)}.</p>
-    ${all > 0 && html`<${Chart} periods=${periods} reasons=${reasons} by=${report.by} />`}
+    ${all > 0 && html`<${Chart} periods=${periods} kinds=${split === 'channel' ? kindsOf(channels, ({ channel }) => channel, (end) => end.channel)
+      : kindsOf(reasons, (one) => `${words(one.reason)} (${one.status})`, (end) => `${end.reason} ${end.status}`, ({ key }) => key)} by=${report.by} split=${split} />`}
+    ${split === 'channel' && html`<h2>Channels</h2><${Table} rows=${channels} keyOf=${(row) => row.channel} empty="No run has ended in this time." lines columns=${[
+      ['Channel', (row) => html`<${Text} value=${row.channel} />`],
+      ['Runs', (row) => number(row.count), 'number'],
+      ['Completed', (row) => number(row.completed), 'number'],
+      ['Failed', (row) => number(row.failed), 'number'],
+      ['Share', (row) => `${Math.round((row.count / all) * 1000) / 10} %`, 'number'],
+    ]} />`}
     <h2>Reasons</h2>
     <${Table} rows=${reasons} keyOf=${(row) => row.key} empty="No run has ended in this time." lines columns=${[
       ['Reason', (row) => html`<${Go} to=${`runs?reason=${encodeURIComponent(row.reason)}`}>${words(row.reason)}</${Go}>`],
@@ -70,22 +89,30 @@ const label = (at, by) => {
 };
 const count = (period, fits) => period.ends.filter(fits).reduce((n, end) => n + end.count, 0);
 
-function Chart({ periods, reasons, by }) {
-  const own = reasons.slice(0, SERIES).map((one) => [`${words(one.reason)} (${one.status})`, (end) => `${end.reason} ${end.status}` === one.key]);
-  const known = new Set(reasons.slice(0, SERIES).map(({ key }) => key));
-  const kinds = [...own, ...(reasons.length > SERIES ? [['other reasons', (end) => !known.has(`${end.reason} ${end.status}`)]] : [])];
-  const columns = periods.map((period) => ({
-    key: period.at, label: label(period.at, by), values: kinds.map(([, fits]) => count(period, fits)),
-    title: [label(period.at, by), ...period.ends.map((end) => `${words(end.reason)}: ${end.count}`)].join('\n'),
-  }));
-  return html`<${Columns} label=${`Ended runs by ${by} and reason`} columns=${columns} format=${(value) => number(value)}
-    series=${kinds.map(([name], i) => [name, colour(i)])}><${Periods} periods=${periods} by=${by} /></${Columns}>`;
+/**
+ * `[name, whether an end is of it]` of the most frequent ones, and of all others together. `key(end)` tells of which one
+ * an end is.
+ */
+function kindsOf(all, name, key, keyOf = name) {
+  const own = all.slice(0, SERIES).map((one) => [name(one), (end) => key(end) === keyOf(one)]);
+  const known = new Set(all.slice(0, SERIES).map(keyOf));
+  return [...own, ...(all.length > SERIES ? [['others', (end) => !known.has(key(end))]] : [])];
+}
+
+function Chart({ periods, kinds, by, split }) {
+  const columns = periods.map((period) => {
+    const values = kinds.map(([, fits]) => count(period, fits));
+    const title = [label(period.at, by), ...kinds.map(([name], i) => values[i] > 0 && `${name}: ${values[i]}`)].filter(Boolean).join('\n');
+    return { key: period.at, label: label(period.at, by), values, title };
+  });
+  return html`<${Columns} label=${`Ended runs by ${by} and ${split}`} columns=${columns} format=${(value) => number(value)}
+    series=${kinds.map(([name], i) => [name, colour(i)])}><${Periods} columns=${columns} kinds=${kinds} by=${by} /></${Columns}>`;
 }
 
 /** The figures of the chart, newest first. */
-const Periods = ({ periods, by }) => html`<${Table} rows=${periods.filter((period) => period.all).reverse()}
-  keyOf=${(period) => period.at} lines columns=${[
-    [by === 'day' ? 'Day (UTC)' : 'Hour', (period) => label(period.at, by), 'nowrap'],
-    ['Runs', (period) => number(period.all), 'number'],
-    ['Reasons', (period) => period.ends.map((end) => `${words(end.reason)} ${number(end.count)}`).join(', ')],
+const Periods = ({ columns, kinds, by }) => html`<${Table} rows=${columns.filter(({ values }) => values.some(Boolean)).reverse()}
+  keyOf=${(row) => row.key} lines columns=${[
+    [by === 'day' ? 'Day (UTC)' : 'Hour', (row) => row.label, 'nowrap'],
+    ['Runs', (row) => number(row.values.reduce((sum, value) => sum + value, 0)), 'number'],
+    ...kinds.map(([name], i) => [visible(name), (row) => number(row.values[i]), 'number wide']),
   ]} />`;

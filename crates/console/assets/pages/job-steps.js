@@ -4,6 +4,7 @@ import { html, useCallback, useEffect, useMemo, useRef, useState } from '../vend
 import { path } from '../lib/api.js';
 import { number, seconds } from '../lib/format.js';
 import { useFollow } from '../lib/hooks.js';
+import { Plan, planAfter } from '../lib/plan.js';
 import { Code, Go, State, Table, Text, Time, runLink } from '../lib/ui.js';
 
 /** The states in which a job is over. Its stream ends with the first of them. */
@@ -25,12 +26,8 @@ class Progress {
     this.count += 1;
     this.rows.push(event);
     if (this.rows.length > KEPT + KEPT / 10) this.rows = this.rows.slice(-KEPT);
-    if (event.type === 'plan_created') {
-      this.plan = { title: event.title, steps: event.steps.map((text) => ({ text, status: 'pending' })) };
-    } else if (event.type === 'plan_step') {
-      const step = this.plan?.steps[event.index];
-      if (step) Object.assign(step, { status: event.status, note: event.note });
-    } else if (event.type === 'approval_requested') this.questions.set(event.approval, event.summary);
+    this.plan = planAfter(this.plan, event);
+    if (event.type === 'approval_requested') this.questions.set(event.approval, event.summary);
     else if (event.type === 'approval_resolved') this.questions.delete(event.approval);
   }
 }
@@ -83,10 +80,7 @@ export const OpenQuestions = ({ progress }) => [...progress.questions].map(([id,
 export function Steps({ progress: { rows, count: all, plan } }) {
   const [count, show] = useState(50);
   return html`
-    ${plan && html`<h2>Plan</h2><p><${Text} value=${plan.title} /></p>
-      <ol>${plan.steps.map((step) => html`<li>
-        <${State} value=${step.status} tone=${step.status === 'blocked' ? 'bad' : undefined} /> <${Text} value=${step.text} />
-        ${step.note && html`<br /><small><${Text} value=${step.note} /></small>`}</li>`)}</ol>`}
+    ${plan && html`<h2>Plan</h2><${Plan} plan=${plan} />`}
     <h2>Events</h2>
     <${Table} rows=${rows.slice(-count).reverse()} keyOf=${(event) => event.seq} empty="There is no event." columns=${[
       ['When', (event) => html`<${Time} at=${event.at} />`],

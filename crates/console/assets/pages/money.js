@@ -1,11 +1,12 @@
 // Money: what model calls have cost by day, purpose, person and model, the budgets of today and the open reservations.
 
 import { html, useState } from '../vendor/preact.js';
-import { get } from '../lib/api.js';
+import { get, readText } from '../lib/api.js';
 import { Columns, Legend, Parts, colour } from '../lib/chart.js';
 import { money, number } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { Choice } from '../lib/list.js';
+import { parse } from '../lib/metrics.js';
 import { Empty, Facts, Fold, Loaded, Page, State, Table, Text } from '../lib/ui.js';
 
 const BY = [['day', 'Day'], ['purpose', 'Purpose'], ['person', 'Person'], ['model', 'Model']];
@@ -27,26 +28,62 @@ export default function Money({ role }) {
       <h2>Costs by ${report.by}</h2>
       <p class="hint">UTC days from ${report.first_day} to ${report.last_day}, ${money(total(report.rows))} in all.
         ${role !== 'operator' && ' These are your own costs.'}</p>
-      ${report.by === 'day' && report.rows.length > 0 && html`<${Days} report=${report} />`}
+      ${report.by === 'day' && report.rows.length > 0 && html`<${Days} report=${report} since=${since} />`}
+      <${Cached} />
       <${Costs} report=${report} />`}</${Loaded}>
   </${Page}>`;
 }
 
 const DAY_MS = 86400e3;
+const MOST = 500;
 /** The costs of each day, with the budget of a day as a line. Days without a call are part of the picture. */
-function Days({ report }) {
+function Days({ report, since }) {
   const rows = new Map(report.rows.map((row) => [row.key, row]));
+  const load = useLoad((signal) => get('costs', { by: 'day_purpose', since }, signal), [since], { every: 30000 });
+  const parts = load.value?.rows ?? [];
+  // The API returns at most this many rows: a part of the days would lack its purposes.
+  const { purposes, of } = stacked(parts.length < MOST ? parts : []);
   const first = Math.max(Date.parse(report.first_day), Math.min(...report.rows.map(({ key }) => Date.parse(key))) - 6 * DAY_MS);
   const columns = [];
   for (let at = first; at <= Date.parse(report.last_day); at += DAY_MS) {
     const day = new Date(at).toISOString().slice(0, 10);
     const row = rows.get(day);
-    columns.push({ key: day, label: day, values: [row?.cost_micro_usd ?? 0], title: `${day}\n${money(row?.cost_micro_usd ?? 0)}, ${number(row?.calls ?? 0)} calls` });
+    const cost = row?.cost_micro_usd ?? 0;
+    const values = purposes.map((purpose) => of(day, purpose));
+    // The two requests are not of one moment: a call in between is in the first of them alone.
+    const title = [day, `${money(cost)}, ${number(row?.calls ?? 0)} calls`, ...purposes.map((name, i) => values[i] > 0 && `${name}: ${money(values[i])}`)];
+    columns.push({ key: day, label: day, values: purposes.length ? values : [cost], title: title.filter(Boolean).join('\n') });
   }
   const cap = report.caps.find(({ purpose }) => !purpose);
   const line = cap && { value: cap.limit_micro_usd, label: `Budget of a day: ${money(cap.limit_micro_usd)}` };
-  return html`<${Columns} label="Costs by day" columns=${columns} series=${[['Costs', colour(0)]]} format=${money} line=${line} />
+  return html`<${Columns} label="Costs by day" columns=${columns} series=${purposes.length ? purposes.map((name, i) => [name, colour(i)]) : [['Costs', colour(0)]]}
+      format=${money} line=${line}><${ByPurpose} columns=${columns} purposes=${purposes} /></${Columns}>
     <${Pace} rows=${rows} last=${Date.parse(report.last_day)} />`;
+}
+
+/** The costs by day and purpose, `2026-11-20 chat`: the purposes, most expensive first, and `of(day, purpose)`. */
+function stacked(rows) {
+  const [costs, sums] = [new Map(rows.map((row) => [row.key, row.cost_micro_usd])), new Map()];
+  for (const { key, cost_micro_usd: cost } of rows) {
+    const purpose = key.slice(key.indexOf(' ') + 1);
+    if (cost > 0) sums.set(purpose, (sums.get(purpose) ?? 0) + cost);
+  }
+  const purposes = [...sums].sort(([, a], [, b]) => b - a).map(([purpose]) => purpose);
+  return { purposes, of: (day, purpose) => costs.get(`${day} ${purpose}`) ?? 0 };
+}
+
+const ByPurpose = ({ columns, purposes }) => html`<${Table} rows=${columns.filter(({ values }) => values.some(Boolean)).reverse()} keyOf=${(row) => row.key} lines
+  empty="No model call has cost anything." columns=${[['Day (UTC)', (row) => row.key, 'nowrap'],
+    ...purposes.map((name, i) => [name, (row) => money(row.values[i]), 'number']),
+    ['All', (row) => money(row.values.reduce((sum, value) => sum + value, 0)), 'number']]} />`;
+
+/** The tokens that providers have read from their caches, since the start of the daemon. */
+function Cached() {
+  const load = useLoad(async (signal) => parse(await readText('metrics', signal)), []);
+  const tokens = (direction) => load.value?.get('belay_model_tokens_total')?.find(({ labels }) => labels.direction === direction)?.value ?? 0;
+  const [read, cached] = [tokens('in'), tokens('cached')];
+  return read > 0 && html`<p class="hint">Since the start of the daemon, providers have read ${number(cached)} of ${number(read)} input tokens
+    (${Math.round((cached / read) * 100)} %) from their caches.</p>`;
 }
 
 /** What a month would cost at the pace of the last seven whole days. */

@@ -64,10 +64,30 @@ export default function Now({ role }) {
     ${live.loaded ? html`<${Runs} runs=${running} doing=${live.doing} name=${name} cut=${live.cut} empty="No run is running now." />` : html`<p class="loading"
       role="status">Loading …</p>`}
     ${waiting.length > 0 && html`<h2>Waiting</h2><${Waiting} runs=${waiting} name=${name} cut=${live.cut} />`}
+    <${Ended} live=${live} />
     <${Processes} processes=${status.value?.processes} />
     ${operator && html`<${Nodes} />`}
   </${Page}>`;
 }
+
+const LAST = 5;
+const ENDED_MS = 10_000;
+/** The runs that have ended last, and why: asked for after an end, but not more often than that. */
+function Ended({ live }) {
+  const load = useLoad((signal) => get('runs', { status: 'completed,stopped,failed', limit: LAST }, signal), [], { every: ENDED_MS, when: () => live.takeEnded() });
+  const runs = load.value?.runs ?? [];
+  const name = useNames(runs.map((run) => run.session));
+  if (!runs.length) return html`<${Failure} error=${load.error} retry=${load.reload} />`;
+  const took = (run) => Date.parse(run.ended_at) - Date.parse(run.started_at ?? run.accepted_at);
+  const most = Math.max(...runs.map(took));
+  return html`<section class="ended" aria-label="Ended last"><h2>Ended last</h2><${Table} rows=${runs} keyOf=${(run) => run.run_id} lines columns=${[
+    which(name), state, ['Reason', (run) => html`<code>${run.reason}</code>`],
+    ['Ended', (run) => html`<${Time} at=${run.ended_at} />`, 'nowrap'],
+    ['Time', (run) => html`<${Span} ms=${took(run)} most=${most} tone=${ENDED_TONE[run.status]} />`, 'number'],
+    ['Cost', (run) => money(run.cost_micro_usd), 'number'],
+  ]} /></section>`;
+}
+const ENDED_TONE = { completed: 'good', failed: 'bad', stopped: 'muted' };
 
 /** Commands that go on in the background. A stop of their session ends them. */
 function Processes({ processes = [] }) {

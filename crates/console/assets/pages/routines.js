@@ -2,8 +2,10 @@
 
 import { html } from '../vendor/preact.js';
 import { get } from '../lib/api.js';
+import { Strip, counted } from '../lib/chart.js';
 import { now } from '../lib/clock.js';
-import { useLoad } from '../lib/hooks.js';
+import { exact } from '../lib/format.js';
+import { useLoad, useNow } from '../lib/hooks.js';
 import { Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
 import { Go, Loaded, Page, State, Text, Time } from '../lib/ui.js';
 import { EditRoutine, NewRoutine } from './routine-form.js';
@@ -26,11 +28,13 @@ function List() {
   const list = useList('routines', 'routines', {}, { page: 100 });
   const trouble = useLoad(recentTrouble, []);
   const last = useLoad(lastRuns, []);
-  const live = useLive(RUN_EVENTS, () => { list.reload(); trouble.reload(); last.reload(); });
+  const next = useLoad((signal) => get('routine-runs/next', { count: 100 }, signal), [], { every: 60000 });
+  const live = useLive(RUN_EVENTS, () => { list.reload(); trouble.reload(); last.reload(); next.reload(); });
   const aside = html`<${Connection} state=${live} /><${Go} class="button" to="routines/new">New routine</${Go}>`;
   return html`<${Page} title="Routines" aside=${aside}>
     <${Tabs} at="routines" label="Routines" tabs=${TABS} />
     <${Trouble} runs=${trouble.value} />
+    <${Around} routines=${list.rows} last=${last.value} next=${next.value?.next} />
     <${ListTable} list=${list} lines keyOf=${(routine) => routine.name}
       empty="There is no routine. A routine starts work at a time, at a message, or when another program calls."
       columns=${[...COLUMNS, ['Last runs', (routine) => html`<${LastRuns} runs=${last.value?.get(routine.name)} />`, 'wide'], ['', (routine) => html`<${RunNow} name=${routine.name}
@@ -49,6 +53,30 @@ const COLUMNS = [
   ['Runs', (routine) => routine.routine_runs, 'number wide'],
   ['Failures in a row', (routine) => routine.failures || '–', 'number wide'],
 ];
+
+/** Hours before and after now that the strip shows, and its most lanes. */
+const [HOURS, LANES] = [12, 20];
+const MARKS = { ok: 'good', attention: 'ask', failed: 'bad', missed: 'missed', skipped: 'muted', running: 'live' };
+
+/** The runs of the last hours, their missed times, and the next times, in a lane for each routine. */
+function Around({ routines, last, next }) {
+  const at = useNow(60_000);
+  const [from, to] = [at - HOURS * 3600e3, at + HOURS * 3600e3];
+  const rows = routines.map(({ name }) => {
+    const past = (last?.get(name) ?? []).filter((run) => Date.parse(run.scheduled_at ?? run.claimed_at) > from);
+    const times = (next ?? []).filter((one) => one.routine === name && Date.parse(one.at) < to);
+    const words = [past.length ? `in the last ${HOURS} hours ${counted(past.map(({ status }) => status))}` : '', times.length
+      ? `next at ${times.slice(0, 3).map((one) => exact(one.at)).join(', ')}${times.length > 3
+        ? `, and ${times.length - 3} more` : ''}` : ''].filter(Boolean).join('; ');
+    return { key: name, words: `${name}: ${words}`, name: html`<${Go} to=${routineLink(name)}><${Text} value=${name} /></${Go}>`,
+      marks: [...past.map((run) => [Date.parse(run.scheduled_at ?? run.claimed_at), MARKS[run.status] ?? 'muted',
+        `${run.status}, ${exact(run.scheduled_at ?? run.claimed_at)}`]),
+        ...times.map((one) => [Date.parse(one.at), 'next', `next, ${exact(one.at)}`])] };
+  }).filter(({ marks }) => marks.length);
+  if (!rows.length) return null;
+  return html`<${Strip} rows=${rows.slice(0, LANES)} from=${from} to=${to} now=${at} ends=${[`${HOURS} h ago`, 'now', `in ${HOURS} h`]} />
+    ${rows.length > LANES && html`<p class="hint">${LANES} of ${rows.length} routines.</p>`}`;
+}
 
 /** The newest runs by routine, of all in one list: a routine that runs seldom beside frequent ones may have none here. */
 async function lastRuns(signal) {

@@ -21,7 +21,7 @@ export default function Tools({ role }) {
   return html`<${Page} title="Tools and models" aside=${html`<${Connection} state=${live} />`}>
     <h2>Models</h2>
     <${Loaded} load=${models}>${(value) => html`<${Models} report=${value} />`}</${Loaded}>
-    <${Latency} ...${EVERY} />
+    <${Latency} ...${EVERY} tools=${tools.value?.tools} />
     <h2>MCP servers</h2>
     <${Loaded} load=${servers}>${(value) => (value.servers.length
       ? html`<${Health} rows=${value.servers} kind="Server" operator=${operator} reload=${reload} />`
@@ -75,6 +75,7 @@ const Health = ({ rows, kind, operator, reload }) => html`<${Table} rows=${rows}
     [kind, (row) => html`<${Code} value=${row.server ?? row.name} />`, 'nowrap'],
     ['State', (row) => html`<${Condition} row=${row} />`],
     ['Description', (row) => html`<${Described} text=${row.description} />`],
+    ['Calls', (row) => (row.calls ? html`<span title="since the start of the daemon">${number(row.calls)}${row.failed > 0 && html`<br /><small>${number(row.failed)} failed</small>`}</span>` : '–'), 'number'],
     ['Failures', (row) => html`<${Failures} row=${row} />`],
     ...(operator ? [['', (row) => html`<${Switch} row=${row} done=${reload} />`, 'actions']] : []),
   ]} />`;

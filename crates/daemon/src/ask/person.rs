@@ -8,6 +8,9 @@ use belay_program::output;
 use belay_program::typed::{Hidden, line, show};
 use belay_protocol::{ApprovalId, Decision, Question};
 
+/// The answer that asks for all of a long request.
+const VIEW: &str = "v";
+
 /// Who answers approval requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Person {
@@ -45,31 +48,50 @@ impl Person {
     pub(super) async fn answer(self, question: Question, text: String) -> PersonAnswer {
         match self {
             Self::Absent => {
-                output::ask(&text, false);
+                output::ask(&text, false, None);
                 output::note("denied: there is no terminal to ask at");
                 PersonAnswer::Decision(question.approval, Decision::Deny)
             }
             Self::Present { colour } => {
-                output::ask(&text, colour);
-                ask(&question).await
+                output::ask(&text, colour, Some(VIEW));
+                let hint = if output::is_folded(&text) { "v (view all), " } else { "" };
+                loop {
+                    match ask(&question, hint).await {
+                        Typed::View => output::ask(&text, colour, None),
+                        Typed::Answer(answer) => return answer,
+                    }
+                }
             }
         }
     }
 }
 
-async fn ask(question: &Question) -> PersonAnswer {
+/// What a person types below a request.
+enum Typed {
+    /// All of the request is to be shown.
+    View,
+    Answer(PersonAnswer),
+}
+
+/// Reads a line. `hint`: a further way to answer, with a comma behind it.
+async fn ask(question: &Question, hint: &str) -> Typed {
     let deny = PersonAnswer::Decision(question.approval, Decision::Deny);
     if question.decidable {
-        show(if question.offers_always { "y (yes), a (always) or N (no): " } else { "y (yes) or N (no): " });
-        return line()
-            .await
-            .map_or(deny, |line| PersonAnswer::Decision(question.approval, decision(&line, question.offers_always)));
+        let always = if question.offers_always { "y (yes), a (always)" } else { "y (yes)" };
+        show(&format!("{hint}{always} or N (no): "));
+        return match line().await {
+            Some(line) if !hint.is_empty() && line.trim().eq_ignore_ascii_case(VIEW) => Typed::View,
+            Some(line) => {
+                Typed::Answer(PersonAnswer::Decision(question.approval, decision(&line, question.offers_always)))
+            }
+            None => Typed::Answer(deny),
+        };
     }
     show("the secret, which is not shown (nothing: no): ");
     let _hidden = Hidden::begin(io::stdin());
     match line().await {
-        Some(secret) if !secret.trim().is_empty() => PersonAnswer::Secret(secret.trim().to_owned()),
-        _ => deny,
+        Some(secret) if !secret.trim().is_empty() => Typed::Answer(PersonAnswer::Secret(secret.trim().to_owned())),
+        _ => Typed::Answer(deny),
     }
 }
 

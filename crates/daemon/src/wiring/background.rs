@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, InboundStream, Outbound, ReplyRoute,
+    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, InboundStream, LookUp, Outbound,
+    ReplyRoute, UnixMillis,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,10 @@ impl Channel for Background {
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         self.0.deliver(message).await
+    }
+
+    async fn look_up(&self, message: &Outbound, since: UnixMillis) -> LookUp {
+        self.0.look_up(message, since).await
     }
 
     fn profile(&self) -> ChannelProfile<'_> {

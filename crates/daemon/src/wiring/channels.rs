@@ -10,6 +10,7 @@ use belay_channels::{
     bot_api_client,
 };
 use belay_cli::completion::Completion;
+use belay_matrix::{MatrixParts, MatrixPeople, MatrixSecrets};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -17,11 +18,11 @@ use belay_program::net::{is_plain_loopback, plain_client};
 use belay_program::paths::Paths;
 use belay_protocol::callback::{CALLBACK_CHANNEL, CallbackClient};
 use belay_protocol::{
-    AttachmentIntake, Channel, ChannelAccess, ChannelPeople, Clock, HeldLeases, LeasedWork, MoveStore, PairingCodes,
-    TextChecker,
+    AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelId, ChannelPeople, Clock, Cursors, HeldLeases,
+    LeasedWork, MoveStore, PairingCodes, StoreError, TextChecker,
 };
 use belay_run::DisabledChannels;
-use belay_settings::Settings;
+use belay_settings::{ChannelsConfig, Settings};
 use belay_tools::web::CallbackPoster;
 
 use super::completion::StoreLists;
@@ -41,17 +42,58 @@ pub(super) fn callback_client(
     Ok(Some(Arc::new(client)))
 }
 
+/// The people who may talk to Belay, by platform. They are known while a channel is off too.
+#[derive(Clone)]
+pub(crate) struct PlatformPeople {
+    pub(super) telegram: AllowLists,
+    pub(super) matrix: MatrixPeople,
+}
+
+impl PlatformPeople {
+    /// The people of these settings, and the stored moves of their groups.
+    pub(super) async fn load(channels: &ChannelsConfig, moves: &dyn MoveStore) -> Result<Self, Failure> {
+        let people = Self { telegram: AllowLists::of(&channels.telegram), matrix: MatrixPeople::of(&channels.matrix) };
+        let out_of_reach = |error: StoreError| Failure::new(Exit::OutOfReach, words(&error));
+        people.telegram.load_moves(moves).await.map_err(out_of_reach)?;
+        people.matrix.load_moves(moves).await.map_err(out_of_reach)?;
+        Ok(people)
+    }
+
+    /// Replaces what comes from the settings.
+    pub(crate) fn replace(&self, channels: &ChannelsConfig) {
+        self.telegram.replace(&channels.telegram);
+        self.matrix.replace(&channels.matrix);
+    }
+}
+
+/// What the channels of message platforms use.
+#[derive(Clone)]
+pub(super) struct PlatformServices {
+    pub(super) attachments: Arc<dyn AttachmentIntake>,
+    pub(super) texts: Arc<dyn TextChecker>,
+    pub(super) moves: Arc<dyn MoveStore>,
+    pub(super) blobs: Arc<dyn BlobStore>,
+}
+
 /// The channels of which one node of a cluster takes or sends messages at a time.
-pub(super) fn leased_channels(telegram: bool) -> Vec<LeasedWork> {
+pub(super) fn leased_channels(telegram: bool, matrix: bool) -> Vec<LeasedWork> {
     let names = ["http", CALLBACK_CHANNEL].into_iter().chain(telegram.then_some("telegram"));
-    names.map(|name| LeasedWork::Channel(name.into())).collect()
+    names.chain(matrix.then_some("matrix")).map(|name| LeasedWork::Channel(name.into())).collect()
 }
 
 /// The channel Telegram. On a node of a cluster it polls only while the node has the lease.
 pub(super) fn on_node(telegram: Telegram, held: Option<&HeldLeases>) -> Arc<dyn Channel> {
     match held.filter(|_| telegram.polls()) {
-        Some(held) => Arc::new(LeasedChannel::new(Arc::new(telegram.under_lease()), held.clone())),
+        Some(held) => leased(Arc::new(telegram.under_lease()), Some(held)),
         None => Arc::new(telegram),
+    }
+}
+
+/// A channel that asks for its messages, which it does on one node of a cluster: the one with the lease.
+pub(super) fn leased(channel: Arc<dyn Channel>, held: Option<&HeldLeases>) -> Arc<dyn Channel> {
+    match held {
+        Some(held) => Arc::new(LeasedChannel::new(channel, held.clone())),
+        None => channel,
     }
 }
 
@@ -65,6 +107,7 @@ pub(super) fn stdin(settings: &Settings, env: &Environment, paths: &Paths, ports
     let config = StdinConfig {
         colour: env.has_colour(),
         dumb: env.has_dumb_terminal(),
+        editor: env.editor(),
         history_file: configured.history.then(|| paths.history()),
         ..configured.clone()
     };
@@ -73,11 +116,16 @@ pub(super) fn stdin(settings: &Settings, env: &Environment, paths: &Paths, ports
 }
 
 /// The access rules of channels, by their settings. They also hold while a channel is disabled.
-pub(super) fn absent(telegram: AllowLists) -> DisabledChannels {
-    DisabledChannels::from([
-        ("stdin".into(), Arc::new(Operators) as Arc<dyn ChannelAccess>),
-        ("telegram".into(), Arc::new(telegram)),
-    ])
+pub(super) fn absent(
+    people: PlatformPeople,
+    adapters: impl Iterator<Item = (ChannelId, Arc<dyn ChannelAccess>)>,
+) -> DisabledChannels {
+    let own: [(ChannelId, Arc<dyn ChannelAccess>); 3] = [
+        ("stdin".into(), Arc::new(Operators)),
+        ("telegram".into(), Arc::new(people.telegram)),
+        ("matrix".into(), Arc::new(people.matrix)),
+    ];
+    own.into_iter().chain(adapters).collect()
 }
 
 /// Pairing, with the people whom earlier starts have admitted. `None`: no channel admits people by pairing.
@@ -96,26 +144,44 @@ pub(super) async fn pairing(
     pairing.map(|pairing| Some(Arc::new(pairing))).map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))
 }
 
+/// A client for a message platform at this address.
+fn platform_client(address: &str) -> reqwest::ClientBuilder {
+    let is_plain = is_plain_loopback(address);
+    let builder = if is_plain { plain_client().no_proxy() } else { reqwest::Client::builder() };
+    builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true)
+}
+
+/// The channel Matrix, if it has a token.
+pub(super) fn matrix(
+    settings: &Settings,
+    secrets: Option<MatrixSecrets>,
+    people: MatrixPeople,
+    services: &PlatformServices,
+    cursors: Arc<dyn Cursors>,
+) -> Result<Option<Arc<dyn Channel>>, Failure> {
+    let Some(secrets) = secrets else { return Ok(None) };
+    let PlatformServices { attachments, texts, moves, blobs } = services.clone();
+    let parts = MatrixParts { people, commands: menu(), attachments, blobs, texts, moves, cursors };
+    let config = &settings.channels.matrix;
+    let http = platform_client(config.homeserver.as_deref().unwrap_or_default()).build();
+    let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
+    belay_matrix::open(config, secrets, http, parts).map(Some).map_err(|error| Failure::new(Exit::Refused, error))
+}
+
 /// The channel Telegram, if it has a token.
 pub(super) fn telegram(
     settings: &Settings,
     secrets: Option<TelegramSecrets>,
     lists: &AllowLists,
     pairing: Option<Arc<Pairing>>,
-    attachments: Arc<dyn AttachmentIntake>,
-    texts: Arc<dyn TextChecker>,
-    moves: Arc<dyn MoveStore>,
+    services: PlatformServices,
 ) -> Result<Option<Telegram>, Failure> {
     let Some(secrets) = secrets else { return Ok(None) };
-    let builder = if is_plain_loopback(&settings.channels.telegram.api_base) {
-        plain_client().no_proxy()
-    } else {
-        reqwest::Client::builder()
-    };
-    let http = bot_api_client(builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true));
+    let http = bot_api_client(platform_client(&settings.channels.telegram.api_base));
     let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
     let codes = pairing.map(|pairing| pairing as Arc<dyn PairingCodes>);
+    let PlatformServices { attachments, texts, moves, blobs } = services;
     let parts = TelegramParts { lists: lists.clone(), codes, commands: menu(), attachments, texts, moves };
     let telegram = Telegram::new(settings.channels.telegram.clone(), secrets, http, parts);
-    telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
+    telegram.map(|telegram| Some(telegram.with_files(blobs))).map_err(|error| Failure::new(Exit::Refused, error))
 }

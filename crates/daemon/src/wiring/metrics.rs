@@ -6,6 +6,7 @@ use belay_gateway::Metrics;
 use belay_parts::COMMIT_DURATION;
 use belay_program::disk::DISK_FREE;
 use belay_program::exit::Failure;
+use belay_protocol::Clock;
 use belay_run::metrics::{
     LATENESS_BUCKETS, ROUTINE_LATENESS, RUN_BUCKETS, RUN_DURATION, STEP_BUCKETS, STEP_HISTOGRAMS, STOP_BUCKETS,
     STOP_TIME,
@@ -62,9 +63,10 @@ impl Recorder {
         Ok(Self(exporter))
     }
 
-    /// Renders the metrics for `GET /metrics`. The figures are read at each request. `None`: a build without that exporter.
-    pub(super) fn renderer(&self, figures: Figures) -> Option<Metrics> {
-        self.0.renderer(figures)
+    /// The metrics for `GET /metrics` and `GET /api/v1/latency`. The figures are read at each request. `None`: a build
+    /// without that exporter.
+    pub(super) fn renderer(&self, figures: Figures, clock: Arc<dyn Clock>) -> Option<Metrics> {
+        self.0.renderer(figures, clock)
     }
 
     /// Keeps the memory of histograms bounded until `stop`.

@@ -1,9 +1,12 @@
 //! A build without the feature `metrics` has no exporter for Prometheus: `GET /metrics` says so. A collector of
 //! OpenTelemetry gets the metrics all the same.
 
+use std::sync::Arc;
+
 use belay_gateway::Metrics;
 use belay_program::causes::words;
 use belay_program::exit::{Exit, Failure};
+use belay_protocol::Clock;
 use belay_telemetry::{Instruments, both};
 use metrics::{NoopRecorder, set_global_recorder};
 use tokio_util::sync::CancellationToken;
@@ -31,7 +34,7 @@ impl Prometheus {
     }
 
     /// Nothing is rendered.
-    pub(super) fn renderer(&self, _figures: Figures) -> Option<Metrics> {
+    pub(super) fn renderer(&self, _figures: Figures, _clock: Arc<dyn Clock>) -> Option<Metrics> {
         None
     }
 

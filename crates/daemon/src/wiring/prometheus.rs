@@ -1,16 +1,18 @@
 //! The exporter for Prometheus: the recorder of this process, and the text of `GET /metrics`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_gateway::Metrics;
 use belay_program::causes::words;
 use belay_program::exit::{Exit, Failure};
+use belay_protocol::Clock;
 use belay_telemetry::{Instruments, both};
 use metrics::set_global_recorder;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::latency::Day;
 use super::metrics::Figures;
 
 /// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.
@@ -18,7 +20,11 @@ const UPKEEP: Duration = Duration::from_secs(10);
 
 /// The exporter.
 #[derive(Clone)]
-pub(super) struct Prometheus(PrometheusHandle);
+pub(super) struct Prometheus {
+    handle: PrometheusHandle,
+    /// The lock is held while text is read.
+    day: Arc<Mutex<Day>>,
+}
 
 impl Prometheus {
     /// Installs the recorder of this process. `bounds`: the upper bounds of the buckets of each histogram; `instruments`: a
@@ -42,22 +48,32 @@ impl Prometheus {
             None => set_global_recorder(recorder).map_err(|error| words(&error)),
         }
         .map_err(|problem| Failure::new(Exit::Internal, problem))?;
-        Ok(Self(handle))
+        Ok(Self { handle, day: Arc::new(Mutex::new(Day::new())) })
     }
 
-    /// Renders the metrics for `GET /metrics`. The figures are read at each request.
-    pub(super) fn renderer(&self, figures: Figures) -> Option<Metrics> {
-        let handle = self.0.clone();
-        Some(Arc::new(move || {
-            figures();
-            handle.render()
-        }))
+    /// The metrics for `GET /metrics` and `GET /api/v1/latency`. The figures are read at each request.
+    pub(super) fn renderer(&self, figures: Figures, clock: Arc<dyn Clock>) -> Option<Metrics> {
+        let (handle, own) = (self.handle.clone(), self.clone());
+        Some(Metrics {
+            render: Arc::new(move || {
+                figures();
+                handle.render()
+            }),
+            latencies: Arc::new(move || {
+                let text = own.handle.render();
+                own.day.lock().unwrap_or_else(PoisonError::into_inner).latencies(&text, clock.now())
+            }),
+        })
     }
 
-    /// Keeps the memory of histograms bounded until `stop`.
+    /// Keeps the memory of histograms bounded, and the latencies of the last day, until `stop`.
     pub(super) async fn upkeep(self, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(UPKEEP)).await.is_some() {
-            self.0.run_upkeep();
+            self.handle.run_upkeep();
+            let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
+            if day.is_due() {
+                day.keep(&self.handle.render());
+            }
         }
     }
 }

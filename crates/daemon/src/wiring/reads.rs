@@ -7,7 +7,7 @@ use belay_gateway::{JudgeOfRules, Judged, RunJudge, SettingValue, SettingsReport
 use belay_program::environment::Environment;
 use belay_program::paths::Paths;
 use belay_protocol::{Event, Message, StopReason};
-use belay_settings::{Loaded, SettingsArgs, as_json, load};
+use belay_settings::{Loaded, SettingsArgs, as_json, descriptions, load};
 use belay_stops::rules_of_text;
 use belay_trajectory::import::from_messages;
 use belay_trajectory::{Judge, TrajectoryEvent};
@@ -69,9 +69,11 @@ pub(super) fn settings(start: &Arc<Loaded>, args: &SettingsArgs, env: &Environme
 /// The values by their full keys, masked.
 fn values(loaded: &Loaded) -> BTreeMap<String, SettingValue> {
     let Json::Object(entries) = as_json(loaded) else { return BTreeMap::new() };
-    let value = |entry: Json| SettingValue {
+    let described = descriptions();
+    let value = |key: &str, entry: &Json| SettingValue {
         value: entry.get("value").cloned().unwrap_or_default(),
         origin: entry.get("origin").and_then(Json::as_str).unwrap_or_default().to_owned(),
+        description: described.get(key).cloned().unwrap_or_default(),
     };
-    entries.into_iter().map(|(key, entry)| (key, value(entry))).collect()
+    entries.into_iter().map(|(key, entry)| (key.clone(), value(&key, &entry))).collect()
 }

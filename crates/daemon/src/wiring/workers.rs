@@ -44,6 +44,13 @@ pub(super) async fn open(
     Ok(Some((WorkersParts { config: settings.workers.clone(), host, links }, workers)))
 }
 
+/// Least memory of a worker's container, in MiB: Belay and the C library need a part of it.
+const CONTAINER_LEAST_MB: u64 = 64;
+
+/// Share of a busy processor of a worker's container. 1024 is what Docker and Podman give a container without the
+/// option.
+const CPU_SHARES: u64 = 1024;
+
 /// The host of containers. Removes the containers that an earlier daemon of this data directory has left.
 async fn containers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Arc<dyn WorkerHost>, Failure> {
     let internal = |error: String| Failure::new(Exit::Internal, error);
@@ -53,8 +60,9 @@ async fn containers(settings: &Settings, env: &Environment, paths: &Paths) -> Re
     let host = ContainerHost::new(ContainerSettings {
         socket: workers.docker_socket.clone(),
         image: workers.image.clone(),
-        memory_mb: workers.memory_mb,
-        cpu_shares: workers.cpu_shares,
+        // A container has the memory of one process of a command, but no less than it needs to start.
+        memory_mb: settings.tools.sandbox.memory_mb.max(CONTAINER_LEAST_MB),
+        cpu_shares: CPU_SHARES,
         network: workers.network.clone(),
         // With links resolved: the container engine binds the real path.
         workspace: workspace.canonicalize().unwrap_or(workspace),

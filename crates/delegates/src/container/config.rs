@@ -13,9 +13,13 @@ pub struct WorkersConfig {
     pub enabled: bool,
     /// Where a worker runs.
     pub host: WorkerHostKind,
-    /// Most steps of one worker; a call may request fewer. Clamped to 1 and [`MOST_TURNS`].
+    /// Most steps of one worker; a call may request fewer. Clamped to 1 and [`MOST_TURNS`]. The settings have it as
+    /// `jobs.max_steps`.
+    #[serde(skip)]
     pub max_turns: u32,
-    /// Most seconds of one worker, from its start to its end; a call may request fewer. 1 to 86400 (a day).
+    /// Most seconds of one worker, from its start to its end; a call may request fewer. The settings have it as
+    /// `agent.subagents.max_time_s`.
+    #[serde(skip)]
     pub max_time_s: u64,
     /// Tools that workers may use although they run in the host. They pass the effect gate like any call.
     pub host_tools: Vec<String>,
@@ -23,10 +27,6 @@ pub struct WorkersConfig {
     pub image: String,
     /// For a container: the socket of Docker or Podman.
     pub docker_socket: PathBuf,
-    /// For a container: its memory in MiB; 64 to 1048576 (1 TiB).
-    pub memory_mb: u64,
-    /// For a container: its share of the processor under contention; 2 to 262144. 1024 is the usual share.
-    pub cpu_shares: u64,
     /// For a container: its network. Empty: none.
     pub network: String,
 }
@@ -45,7 +45,7 @@ pub enum WorkerHostKind {
 pub const MOST_TURNS: u32 = 500;
 
 impl Default for WorkersConfig {
-    /// 50 steps and 10 minutes, and the limits of a container: the figures of IronClaw's workers.
+    /// 50 steps and 10 minutes: the figures of IronClaw's workers.
     fn default() -> Self {
         Self {
             enabled: false,
@@ -55,8 +55,6 @@ impl Default for WorkersConfig {
             host_tools: ["calculate", "clock", "recall"].map(str::to_owned).to_vec(),
             image: "debian:stable-slim".to_owned(),
             docker_socket: PathBuf::from("/var/run/docker.sock"),
-            memory_mb: 2048,
-            cpu_shares: 1024,
             network: String::new(),
         }
     }
@@ -66,15 +64,6 @@ impl WorkersConfig {
     /// Returns all problems; each begins with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        for (key, value, least, most) in [
-            ("max_time_s", self.max_time_s, 1, 86_400),
-            ("memory_mb", self.memory_mb, 64, 1024 * 1024),
-            ("cpu_shares", self.cpu_shares, 2, 262_144),
-        ] {
-            if !(least..=most).contains(&value) {
-                problems.push(format!("workers.{key}: must be from {least} to {most}, is {value}"));
-            }
-        }
         if self.host == WorkerHostKind::Container {
             if self.image.trim().is_empty() {
                 problems.push("workers.image: must not be empty".to_owned());
@@ -106,16 +95,13 @@ mod tests {
         assert_eq!(WorkersConfig::default().validate(), Vec::<String>::new());
         let config = WorkersConfig {
             host: WorkerHostKind::Container,
-            max_time_s: 0,
-            memory_mb: 1,
-            cpu_shares: 1,
             image: " ".into(),
             docker_socket: "docker.sock".into(),
             ..WorkersConfig::default()
         };
         let keys: Vec<_> =
             config.validate().iter().map(|problem| problem.split(':').next().map(str::to_owned)).collect();
-        let expected = ["max_time_s", "memory_mb", "cpu_shares", "image", "docker_socket"];
+        let expected = ["image", "docker_socket"];
         assert_eq!(keys, expected.map(|key| Some(format!("workers.{key}"))));
     }
 

@@ -73,7 +73,7 @@ impl SubagentLanes {
                 () = cancel.cancelled() => return Err("cancelled: it was stopped before it started".into()),
                 place = &mut place => return Ok(place.ok()), // the semaphore is never closed
                 () = sleep_until(until) => return Err(format!(
-                    "not started: {} subagents were running for {} s (agent.subagents.max_concurrent); do this part \
+                    "not started: {} subagents were running for {} s, the most at a time; do this part \
                      yourself, or try again later",
                     self.width,
                     at_most.as_secs()
@@ -109,7 +109,7 @@ mod tests {
         let _below =
             lanes.enter(2, &live, &live.control.cancel, MINUTE).await.expect("what is started within has its own");
         let refused = lanes.enter(1, &live, &live.control.cancel, MINUTE).await.expect_err("no place");
-        assert!(refused.contains("agent.subagents.max_concurrent"), "{refused}");
+        assert!(refused.contains("1 subagents were running"), "{refused}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -95,10 +95,10 @@ pub(crate) fn binder(
         let seed = core.seed(context);
         ChildTools { seed, tools: tools.clone(), children: children.clone() }
     });
-    let tools = tools.clone();
+    let (tools, health) = (tools.clone(), core.services.health.clone());
     move |name| {
         if name == FIND_TOOLS {
-            return Some(bound(tools.get(name)?, FindTools(tools.clone())));
+            return Some(bound(tools.get(name)?, FindTools { tools: tools.clone(), health: health.clone() }));
         }
         let start = start.as_ref()?;
         let declaration = start.tools.get(name)?;

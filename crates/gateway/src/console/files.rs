@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
 
+use aws_lc_rs::digest::{Context, SHA256};
 use axum::Router;
 use axum::extract::Path;
 use axum::http::header::{
@@ -16,7 +17,6 @@ use axum::routing::get;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sha2::{Digest as _, Sha256};
 
 use crate::app::Shared;
 use crate::error::ApiError;
@@ -27,7 +27,7 @@ pub(crate) const ABSENT: Option<&str> = None;
 /// Nothing but the files here, no inline script or style, and no frame of another page.
 /// `blob:` is for pictures that a person is about to send.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
-                      form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
@@ -77,14 +77,14 @@ struct Packed {
 
 impl Files {
     fn new() -> Self {
-        let mut digest = Sha256::new();
+        let mut digest = Context::new(&SHA256);
         let mut files = BTreeMap::new();
         for path in belay_console::paths() {
             digest.update(path.as_bytes());
-            digest.update(belay_console::file(&path).map(|file| file.etag).unwrap_or_default());
+            digest.update(belay_console::file(&path).map(|file| file.etag).unwrap_or_default().as_bytes());
             files.insert(path.into_owned(), OnceLock::new());
         }
-        let version = digest.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let version = digest.finish().as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         Self { version, page: OnceLock::new(), files }
     }
 

@@ -367,6 +367,9 @@ fn sessions() -> Vec<Operation> {
             .query::<archive::SearchParams>()
             .json::<archive::FoundList>(200, "The messages.")
             .errors(&[404]),
+        operator(PUT, "/api/v1/sessions/{key}", "renameSession", "Gives the conversation of a session a title")
+            .body::<archive::Rename>()
+            .json::<SessionSummary>(200, "The session."),
         operator(DELETE, "/api/v1/sessions/{key}", "deleteSession", "Deletes a session with all its data")
             .optional_body::<status::Nothing>()
             .json::<archive::Deleted>(200, "What was deleted.")
@@ -407,6 +410,9 @@ fn administration() -> Vec<Operation> {
         client(GET, "/api/v1/ends", "countEnds", "Counts ended runs by reason, for each day or hour")
             .query::<ends::EndParams>()
             .json::<ends::EndReport>(200, "The counts."),
+        client(GET, "/api/v1/latency", "showLatency", "How long things took in each half hour of the last day")
+            .json::<status::LatencyReport>(200, "The latencies, by kind.")
+            .errors(&[404]),
         operator(POST, "/api/v1/judge", "judgeRuns", "Says what other stop rules would have done in recorded runs")
             .body::<judge::JudgeRequest>()
             .json::<judge::JudgeReport>(200, "The runs, each with the judgement.")

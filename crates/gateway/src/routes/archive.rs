@@ -10,7 +10,9 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::archive::QUERY_MAX_BYTES;
-use belay_protocol::{Ack, Archive, Control, Found, Removed, SearchQuery, SessionKey, StoreError, ThreadSummary};
+use belay_protocol::{
+    Ack, Archive, Control, Found, Removed, SearchQuery, SessionKey, SessionSummary, StoreError, ThreadSummary,
+};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +22,7 @@ use crate::checks::{check_limit, no_such_session};
 use crate::cursor;
 use crate::error::ApiError;
 use crate::export::Format;
-use crate::extract::{Caller, NamePath, Operator, OptionalBody, Params};
+use crate::extract::{Caller, JsonBody, NamePath, Operator, OptionalBody, Params};
 use crate::visibility::VisibleSession;
 
 /// Messages per page of an export.
@@ -179,6 +181,37 @@ impl Writing {
 pub(crate) struct Deleted {
     session: SessionKey,
     removed: Removed,
+}
+
+/// Longest title in characters.
+const TITLE_MAX: usize = 200;
+
+/// The title of a conversation.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rename {
+    /// One line of at most 200 characters; empty: the first words of the conversation.
+    title: String,
+}
+
+/// Gives the current conversation of a session a title; operators only.
+pub(crate) async fn rename(
+    State(app): State<Shared>,
+    Operator(_): Operator,
+    session: VisibleSession,
+    JsonBody(Rename { title }): JsonBody<Rename>,
+) -> Result<Json<SessionSummary>, ApiError> {
+    let key = session.into_key();
+    let title = title.trim();
+    if title.chars().count() > TITLE_MAX || title.contains(char::is_control) {
+        return Err(ApiError::invalid(format!("title: one line of at most {TITLE_MAX} characters")));
+    }
+    if app.sessions.session(&key).await?.is_none() {
+        return Err(no_such_session(&key));
+    }
+    app.archive.set_title(&key, (!title.is_empty()).then(|| title.to_owned())).await?;
+    app.sessions.session(&key).await?.map(Json).ok_or_else(|| no_such_session(&key))
 }
 
 /// Deletes a session; operators only.

@@ -24,6 +24,9 @@ pub(crate) struct EndParams {
     by: Period,
     since: Option<String>,
     until: Option<String>,
+    /// Whether the channels are counted apart.
+    #[serde(default)]
+    channels: bool,
 }
 
 /// The ends of a time.
@@ -44,12 +47,15 @@ pub(crate) struct End {
     reason: StopReason,
     layer: StopLayer,
     status: RunStatus,
+    /// The channel of the runs, if channels are counted apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<String>,
     count: u64,
 }
 
 impl From<EndCount> for End {
-    fn from(EndCount { at, reason, count }: EndCount) -> Self {
-        Self { at, reason, layer: reason.layer(), status: reason.status(), count }
+    fn from(EndCount { at, reason, channel, count }: EndCount) -> Self {
+        Self { at, reason, layer: reason.layer(), status: reason.status(), channel, count }
     }
 }
 
@@ -75,6 +81,6 @@ pub(crate) async fn count(
         return Err(ApiError::invalid(format!("since: at most {PERIODS_MAX} periods before until; count by day")));
     }
     let _permit = app.slots.summing.acquire().await.map_err(|_closed| ApiError::internal())?;
-    let ends = app.ends.ends(EndQuery { by: params.by, since, until }).await?;
+    let ends = app.ends.ends(EndQuery { by: params.by, since, until, by_channel: params.channels }).await?;
     Ok(Json(EndReport { by: params.by, since, until, ends: ends.into_iter().map(End::from).collect() }))
 }

@@ -45,14 +45,12 @@ pub(crate) use sessions::list_sessions;
 pub(crate) use status::daemon_status;
 pub(crate) use stop::{Stop, stop_and_wait};
 
-use self::openai::anthropic::AnthropicError;
 use crate::error::ApiError;
 
 /// The error in the format of that path's API.
 pub(crate) fn error_for(path: &str, error: ApiError) -> Response {
     match path {
-        path if AnthropicError::is_for(path) => AnthropicError::from(error).into_response(),
-        path if path.starts_with("/v1/") => openai::OpenAiError::from(error).into_response(),
+        path if path.starts_with("/v1/") => openai::error_for(path, error),
         _ => error.into_response(),
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, Operator, OptionalBody};
-use crate::parts::{BackupStatus, DatabaseLoss};
+use crate::parts::{BackupStatus, DatabaseLoss, Latency, Metrics};
 
 /// An empty body: absent, or an object without fields.
 #[derive(Default, Deserialize)]
@@ -67,12 +67,28 @@ pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<Sta
 /// makes the agent update its gauges. If the agent does not answer, they keep their last values. 404: the build has no
 /// exporter.
 pub(crate) async fn metrics(State(app): State<Shared>, Caller(principal): Caller) -> Result<Response, ApiError> {
-    let absent = "this build of Belay has no exporter for Prometheus (feature metrics); `belay --version --long` lists \
-                  the parts of a build";
-    let render = app.metrics.as_ref().ok_or_else(|| ApiError::not_found(absent))?;
+    let metrics = exported(&app)?;
     crate::gauges::refresh(&app, principal).await;
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((kind, render()).into_response())
+    Ok((kind, (metrics.render)()).into_response())
+}
+
+fn exported(app: &Shared) -> Result<&Metrics, ApiError> {
+    let absent = "this build of Belay has no exporter for Prometheus (feature metrics); `belay --version --long` lists \
+                  the parts of a build";
+    app.metrics.as_ref().ok_or_else(|| ApiError::not_found(absent))
+}
+
+/// How long things took in the last day.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LatencyReport {
+    latencies: Vec<Latency>,
+}
+
+/// `GET /api/v1/latency`: how long things took in each half hour of the last day, from counters in memory.
+pub(crate) async fn latency(State(app): State<Shared>, Caller(_): Caller) -> Result<Json<LatencyReport>, ApiError> {
+    Ok(Json(LatencyReport { latencies: (exported(&app)?.latencies)() }))
 }
 
 /// Drains and ends the daemon.

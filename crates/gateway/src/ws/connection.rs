@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket};
 use belay_protocol::{ConnectionId, RunId, RunRecord, Seq, SessionKey};
 use futures_util::future::join_all;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -25,13 +24,11 @@ use super::outgoing::{Frame, Outgoing};
 use crate::app::Shared;
 use crate::error::{ApiError, ErrorCode};
 use crate::new_socket::SocketArrival;
+use crate::socket::{Message, WebSocket};
 use crate::streams::{Source, Target, Terminal};
 
 /// Longest frame of a client. 1 MiB: ten times the longest message.
 pub(super) const MAX_FRAME_BYTES: usize = 1024 * 1024;
-
-/// Size of the read buffer. 16 KiB: most frames are smaller, and each connection has such a buffer.
-pub(super) const READ_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Interval of the `tick` event.
 pub(super) const TICK: Duration = Duration::from_secs(15);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket};
 use belay_protocol::{ApprovalId, ConnectionId, Principal, plain_line};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -20,6 +19,7 @@ use crate::error::ApiError;
 use crate::extract::parse_object;
 use crate::new_socket::{SocketArrival, SocketAuth};
 use crate::peer::Peer;
+use crate::socket::{Message, WebSocket};
 use crate::streams::EVENTS;
 
 /// Longest time from the upgrade to `connect`. 15 s: a program has its token at hand.

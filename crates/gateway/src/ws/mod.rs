@@ -4,9 +4,11 @@
 //! ends. Outgoing frames wait in a bounded queue that never blocks the sender. So a client that stops reading loses its
 //! connection and delays nobody.
 //!
-//! Reading order: [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] → [`follow`] →
+//! Reading order: [`accept`] → [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] → [`follow`] →
 //! [`claims`] → [`methods`].
 
+#[cfg_attr(not(feature = "websocket"), path = "no_accept.rs")]
+mod accept;
 mod claims;
 mod connection;
 mod follow;
@@ -19,19 +21,19 @@ mod outgoing;
 mod schema;
 mod scope;
 
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, WebSocketUpgrade};
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, RequestExt};
 
+use self::accept::accept;
 use crate::app::{App, Shared};
 use crate::auth::shows_token;
-use crate::error::{ApiError, ErrorCode};
+use crate::error::ApiError;
 use crate::new_socket::{NewSocket, SocketArrival, SocketAuth};
 use crate::peer::Peer;
+use crate::socket::CloseFrame;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(socket: NewSocket, app: Shared) {
@@ -125,28 +127,6 @@ async fn admit(app: &App, peer: Peer, headers: &HeaderMap) -> Result<SocketAuth,
             Ok(SocketAuth::Unauthenticated(principal, permit))
         }
     }
-}
-
-async fn accept(app: Shared, arrival: SocketArrival, request: Request) -> Response {
-    let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> = request.extract().await;
-    let upgrade = match upgrade {
-        Ok(upgrade) => upgrade,
-        Err(rejection) => {
-            let message = format!("this route takes a WebSocket upgrade: {rejection}");
-            return refusal(ApiError::bad_request(ErrorCode::NoUpgrade, message));
-        }
-    };
-    let sockets = app.sockets.clone();
-    upgrade
-        .max_message_size(connection::MAX_FRAME_BYTES)
-        .max_frame_size(connection::MAX_FRAME_BYTES)
-        .read_buffer_size(connection::READ_BUFFER_BYTES)
-        .on_upgrade(async move |socket| {
-            // The library's task ends here: a task of the server serves the connection.
-            if sockets.try_send(NewSocket { socket, arrival }).is_err() {
-                tracing::debug!("a connection came too late, or too many came at once");
-            }
-        })
 }
 
 /// A refusal that also closes the connection, so that many refused clients do not hold connections that others need.

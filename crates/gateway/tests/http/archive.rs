@@ -65,3 +65,27 @@ async fn an_operator_deletes_and_is_told_what() {
     assert_eq!((&dry["removed"]["runs"], &wet["removed"]["runs"]), (&json!(9), &json!(4)));
     assert_eq!((&dry["dry_run"], &wet["dry_run"]), (&json!(true), &json!(false)));
 }
+
+#[tokio::test]
+async fn an_operator_gives_a_conversation_a_title() {
+    let harness = Harness::locked().await;
+    let say = harness
+        .client
+        .post(harness.url("/api/v1/messages"))
+        .json(&json!({"session": "alice", "text": "hello", "wait_ms": 30_000}));
+    assert_eq!(read(say.bearer_auth("operator")).await.0, 200);
+    let rename = async |token: &str, session: &str, title: &str| {
+        let request =
+            harness.client.put(harness.url(&format!("/api/v1/sessions/{session}"))).json(&json!({"title": title}));
+        read(request.bearer_auth(token)).await.0
+    };
+    for (token, session, title, expected) in [
+        ("operator", "alice", " A title ", 200),
+        ("client", "alice", "A title", 403),
+        ("operator", "nobody", "A title", 404),
+        ("operator", "alice", "two\nlines", 422),
+        ("operator", "alice", &"x".repeat(201), 422),
+    ] {
+        assert_eq!(rename(token, session, title).await, expected, "{token} {session} {title:?}");
+    }
+}

@@ -57,7 +57,9 @@ async fn ends_are_counted_in_whole_periods() {
         assert_eq!((status, &report["ends"]), (200, &json!([end])), "{query}");
         assert_eq!((&report["since"], &report["until"]), (&json!(since), &json!("2026-11-20T19:43:00.000Z")));
     }
-    for query in ["by=week", "since=500d", "by=hour&since=17d", "since=2026-11-21", "reason=x"] {
+    let (_, report) = harness.get("/api/v1/ends?channels=true").await;
+    assert_eq!(report["ends"][0]["channel"], "http", "{report}");
+    for query in ["by=week", "channels=some", "since=500d", "by=hour&since=17d", "since=2026-11-21", "reason=x"] {
         assert_eq!(harness.get(&format!("/api/v1/ends?{query}")).await.0, 422, "{query}");
     }
 }

@@ -149,7 +149,7 @@ async fn what_cannot_be_bound_says_why() {
     let harness = Harness::open().await;
     let taken = bind_error(|parts| parts.config.listen = harness.addr.unwrap().to_string()).await;
     assert!(taken.to_string().contains("is another Belay running?"), "{taken}");
-    let wrong = bind_error(|parts| parts.config.max_streams = 0).await;
+    let wrong = bind_error(|parts| parts.config.max_connections = 0).await;
     assert!(matches!(wrong, GatewayError::Config(_)), "{wrong}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("notes.txt");

@@ -201,7 +201,7 @@ async fn what_is_stored_when_the_daemon_ends_is_told_to_the_last() {
 
 #[tokio::test]
 async fn one_stream_too_many_is_refused_and_a_closed_one_makes_room() {
-    let harness = Harness::with(|parts| parts.config.max_streams = 1).await;
+    let harness = Harness::with(|parts| parts.config.max_streams = Some(1)).await;
     let first = harness.follow("/api/v1/events", None).await;
     let second = harness.follow("/api/v1/events", None).await;
     assert_eq!((second.status().as_u16(), second.headers()["retry-after"].to_str().unwrap()), (503, "1"));

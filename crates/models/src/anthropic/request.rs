@@ -34,11 +34,30 @@ const FORMAT: &str = "anthropic";
 /// The same for a message whose pictures are not sent.
 const FORMAT_WITHOUT_PICTURES: &str = "anthropic-blind";
 
+/// The same for tools without a mark.
+const FORMAT_WITHOUT_MARK: &str = "anthropic-unmarked";
+
 /// The reason why the pictures of a failed call are not sent: the format allows none in the result of such a call.
 const FAILED: &str = "the call failed";
 
 /// Marks a block as the end of a cacheable prefix. It is written inside the block.
 const CACHE_MARK: &[u8] = br#","cache_control":{"type":"ephemeral"}"#;
+
+/// Whether a request marks the ends of cacheable prefixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marks {
+    Sent,
+    /// The server refuses them.
+    LeftOut,
+}
+
+impl Marks {
+    fn push(self, out: &mut Vec<u8>) {
+        if self == Self::Sent {
+            out.extend_from_slice(CACHE_MARK);
+        }
+    }
+}
 
 /// Text of a user turn that the format requires and the history does not have: before an assistant message at the
 /// beginning (after compaction), and after one at the end (newer models refuse to continue their own message). It is
@@ -79,7 +98,13 @@ impl RequestShape {
     }
 
     /// Builds the body. With a `replay`, the model is asked to think, at the level of the request.
-    pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str, replay: Option<&Replay>) -> Vec<u8> {
+    pub(super) fn body(
+        &self,
+        request: &ModelRequest<'_>,
+        model: &str,
+        replay: Option<&Replay>,
+        marks: Marks,
+    ) -> Vec<u8> {
         let vision = self.vision && request.send_pictures;
         let mut out = Vec::with_capacity(body_capacity(request, vision));
         out.extend_from_slice(b"{\"model\":");
@@ -101,7 +126,8 @@ impl RequestShape {
         }
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
             out.extend_from_slice(b",\"tools\":");
-            tools.wire.append(FORMAT, &mut out, || tools_form(tools));
+            let format = if marks == Marks::Sent { FORMAT } else { FORMAT_WITHOUT_MARK };
+            tools.wire.append(format, &mut out, || tools_form(tools, marks));
             match request.calls {
                 None => out.extend_from_slice(&self.with_tools),
                 Some(rules) => {
@@ -109,9 +135,11 @@ impl RequestShape {
                 }
             }
         }
-        push_system(&mut out, request);
+        push_system(&mut out, request, marks);
         out.extend_from_slice(b",\"messages\":[");
         push_turns(&mut out, request, vision, replay.map_or(&[], Vec::as_slice));
+        marks.push(&mut out);
+        out.extend_from_slice(b"}]}");
         out.extend_from_slice(b"]}");
         finished(out)
     }
@@ -143,7 +171,7 @@ impl RequestShape {
     }
 }
 
-fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
+fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>, marks: Marks) {
     let prompt = (!is_blank(&request.prompt.text)).then_some((&request.prompt.text, &request.prompt.wire));
     let history = request.messages.iter().filter_map(|message| match &message.body {
         MessageBody::System { text } if !is_blank(text) && !message.is_notice() => Some((text, &message.wire)),
@@ -161,13 +189,14 @@ fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
         wire.append(FORMAT, out, || json(text));
         // The prompt remains the same when the notices of the history change, so it has a mark of its own.
         if std::mem::take(&mut is_prompt) || blocks.peek().is_none() {
-            out.extend_from_slice(CACHE_MARK);
+            marks.push(out);
         }
         out.push(b'}');
     }
     out.push(b']');
 }
 
+/// Writes the turns, without the end of the last block.
 fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>, vision: bool, replay: &[(usize, Arc<str>)]) {
     let mut turn = None;
     let mut replay = replay.iter().peekable();
@@ -187,8 +216,6 @@ fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>, vision: bool, repla
         open_turn(out, &mut turn, Role::User);
         out.extend_from_slice(FILLER.as_bytes());
     }
-    out.extend_from_slice(CACHE_MARK);
-    out.extend_from_slice(b"}]}");
 }
 
 /// Writes the blocks of a message, without the last closing brace.
@@ -362,9 +389,9 @@ impl<'a> ToolForm<'a> {
     }
 }
 
-fn tools_form(tools: &ToolSet) -> String {
+fn tools_form(tools: &ToolSet, marks: Marks) -> String {
     let mut forms: Vec<_> = tools.iter().map(|tool| ToolForm::of(tool.spec())).collect();
-    if let Some(last) = forms.last_mut() {
+    if let Some(last) = forms.last_mut().filter(|_| marks == Marks::Sent) {
         last.cache_control = Some(json!({"type": "ephemeral"}));
     }
     json(&forms)
@@ -384,6 +411,7 @@ mod tests {
             &asked.request(),
             "m",
             None,
+            Marks::Sent,
         ))
         .unwrap()
     }
@@ -463,7 +491,7 @@ mod tests {
             ]}])
         );
         let blind = RequestShape::new(&LlmConfig::default(), false, Ability::Levels);
-        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m", None)).unwrap();
+        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m", None, Marks::Sent)).unwrap();
         let text = "look\n[1 picture not shown: this model does not accept pictures]";
         assert_eq!(body["messages"][0]["content"][0]["text"], text);
     }
@@ -481,9 +509,11 @@ mod tests {
     fn pictures_that_are_not_shown_are_told_in_words() {
         let asked = Asked::new("", false, history_with_pictures());
         let seen = RequestShape::new(&LlmConfig::default(), true, Ability::Levels);
-        let (before, blind) =
-            (seen.body(&asked.request(), "m", None), RequestShape::new(&LlmConfig::default(), false, Ability::Levels));
-        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m", None)).unwrap();
+        let (before, blind) = (
+            seen.body(&asked.request(), "m", None, Marks::Sent),
+            RequestShape::new(&LlmConfig::default(), false, Ability::Levels),
+        );
+        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m", None, Marks::Sent)).unwrap();
         let texts: Vec<_> = (0..3).map(|at| body["messages"][2]["content"][at]["content"].clone()).collect();
         let expected = [
             "[2 pictures not shown: this model does not accept pictures]",
@@ -491,12 +521,16 @@ mod tests {
             "[a.png]\n[1 picture not shown: this model does not accept pictures]",
         ];
         assert_eq!(texts, expected);
-        assert!(before == seen.body(&asked.request(), "m", None), "the form for the one is not taken for the other");
+        assert!(
+            before == seen.body(&asked.request(), "m", None, Marks::Sent),
+            "the form for the one is not taken for the other"
+        );
 
         let mut history = history_with_pictures();
         history[4] = result("c3", "read_file", ToolStatus::Error, "no").with_pictures(history[4].pictures.clone());
         let body: Value =
-            serde_json::from_slice(&seen.body(&Asked::new("", false, history).request(), "m", None)).unwrap();
+            serde_json::from_slice(&seen.body(&Asked::new("", false, history).request(), "m", None, Marks::Sent))
+                .unwrap();
         let failed = &body["messages"][2]["content"][2];
         assert_eq!(
             (&failed["is_error"], &failed["content"]),
@@ -511,7 +545,7 @@ mod tests {
         let ask = |ability, thinking, replay: Option<&Replay>| -> Value {
             let shape = RequestShape::new(&config, true, ability);
             let request = ModelRequest { thinking, ..asked.request() };
-            serde_json::from_slice(&shape.body(&request, "m", replay)).unwrap()
+            serde_json::from_slice(&shape.body(&request, "m", replay, Marks::Sent)).unwrap()
         };
         let thoughts: Replay = vec![(1, r#"{"type":"thinking","thinking":"hm","signature":"s"},"#.into())];
         for (level, budget) in [(Thinking::Low, 2048), (Thinking::Medium, 8192), (Thinking::High, 24_576)] {
@@ -546,7 +580,7 @@ mod tests {
         {
             let shape = RequestShape::new(&LlmConfig::default(), true, Ability::Adaptive);
             let request = ModelRequest { thinking, format: Some(&format), ..asked.request() };
-            let body: Value = serde_json::from_slice(&shape.body(&request, "m", replay)).unwrap();
+            let body: Value = serde_json::from_slice(&shape.body(&request, "m", replay, Marks::Sent)).unwrap();
             let mut expected = json!({"format": {"type": "json_schema", "schema": {"type": "object"}}});
             expected.as_object_mut().unwrap().extend(effort.as_object().unwrap().clone());
             assert_eq!(body["output_config"], expected);
@@ -585,9 +619,9 @@ mod tests {
     fn a_request_of_kept_forms_equals_one_of_fresh_forms() {
         let shape = RequestShape::new(&LlmConfig::default(), true, Ability::Levels);
         let asked = Asked::new("be brief", true, long_history(200));
-        let fresh = shape.body(&asked.request(), "m", None);
-        let kept = shape.body(&asked.request(), "m", None);
-        let again = shape.body(&asked.forgetful().request(), "m", None);
+        let fresh = shape.body(&asked.request(), "m", None, Marks::Sent);
+        let kept = shape.body(&asked.request(), "m", None, Marks::Sent);
+        let again = shape.body(&asked.forgetful().request(), "m", None, Marks::Sent);
         assert!(fresh == kept && fresh == again, "the forms differ");
         serde_json::from_slice::<Value>(&fresh).unwrap();
     }

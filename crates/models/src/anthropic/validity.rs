@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::request::RequestShape;
+use super::request::{Marks, RequestShape};
 use crate::config::LlmConfig;
 use crate::testing::histories::every_history_is_accepted;
 use crate::thinking::Ability;
@@ -66,5 +66,8 @@ fn use_id(block: &Value) -> Result<&str, String> {
 #[test]
 fn whatever_history_is_left_the_request_is_valid() {
     let shapes = [true, false].map(|vision| RequestShape::new(&LlmConfig::default(), vision, Ability::Levels));
-    every_history_is_accepted(|asked| shapes[usize::from(asked.has_tools())].body(&asked.request(), "m", None), judge);
+    every_history_is_accepted(
+        |asked| shapes[usize::from(asked.has_tools())].body(&asked.request(), "m", None, Marks::Sent),
+        judge,
+    );
 }

@@ -2,7 +2,7 @@
 //!
 //! The tools show whether a plan is requested. The first words of the request show whether a step or a summary is.
 
-use belay_protocol::{Arguments, ModelRequest, ToolCall};
+use belay_protocol::{Arguments, FIND_TOOLS, ModelRequest, ToolCall};
 use serde_json::{Value, json};
 
 use super::plan::{Script, call_id};
@@ -60,7 +60,9 @@ fn carry_out(turn: &Turn<'_>, tools: &[&str]) -> Script {
         return end("failure", "this step fails, as it was asked to".to_owned());
     }
     let works = [("calculate", json!({ "expression": "6*7" })), ("clock", json!({}))];
-    let work = works.into_iter().find(|(tool, _)| tools.contains(tool));
+    // A tool that can be found may be called without more ado.
+    let is_known = |tool: &&str| tools.contains(tool) || tools.contains(&FIND_TOOLS);
+    let work = works.into_iter().find(|(tool, _)| is_known(tool));
     match (turn.last_results().first(), work) {
         (None, Some((tool, arguments))) => step_call(turn, number, tool, arguments),
         (None, None) => end("success", format!("step {number} is rehearsed without a tool")),
@@ -142,6 +144,13 @@ mod tests {
                 ),
             ),
             ("a step", task("tidy", 1), "", TOOLS, Some(r#"calculate {"expression":"6*7"}"#)),
+            (
+                "a step that can find tools",
+                task("tidy", 1),
+                "",
+                &[FIND_TOOLS, "terminate"],
+                Some(r#"calculate {"expression":"6*7"}"#),
+            ),
             ("a step with a clock", task("tidy", 1), "", &["clock", "terminate"], Some("clock {}")),
             (
                 "a step without tools",

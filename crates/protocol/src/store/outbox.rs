@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::cluster::WorkLease;
-use crate::ids::{ApprovalId, OutboxId, RunId};
+use crate::ids::{ApprovalId, ChannelId, OutboxId, RunId};
 use crate::outbound::Outbound;
 use crate::route::ReplyRoute;
 use crate::store_error::StoreError;
@@ -50,8 +50,9 @@ pub trait Outbox: Send + Sync {
     /// checked. Committed.
     async fn put_checked(&self, message: &Outbound) -> Result<(), StoreError>;
     /// Turns the rows in the state `sending` into `ambiguous` and returns them. Callbacks wait again instead: their
-    /// receivers recognise a repetition. Called at the start: an earlier daemon died during these deliveries. Their
-    /// events, dated `at`, are appended with it.
+    /// receivers recognise a repetition. So do messages of the channels in `settling`, which settle an unknown result
+    /// themselves; they keep [`OutboxRow::unsure_since`]. Called at the start: an earlier daemon died during these
+    /// deliveries. Their events, dated `at`, are appended with it.
     ///
     /// With leases, it settles only rows of their channels whose attempt began under this epoch or an earlier one. Called
     /// with each lease that the node obtains, while it has no delivery of the channel in progress.
@@ -59,6 +60,7 @@ pub trait Outbox: Send + Sync {
         &self,
         at: UnixMillis,
         leases: Option<&[WorkLease]>,
+        settling: &[ChannelId],
     ) -> Result<Vec<OutboxRow>, StoreError>;
     /// The question that the newest delivered message of this conversation shows, of the messages since the first question
     /// of this run; `None`: it shows none.
@@ -74,12 +76,14 @@ pub struct OutboxRow {
     pub message: Outbound,
     /// The attempts so far.
     pub attempts: u32,
+    /// When the first attempt began whose result is unknown; `None`: the results of all attempts are known.
+    pub unsure_since: Option<UnixMillis>,
 }
 
 /// The state of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxState {
-    /// It is being sent. Raises the attempts by one.
+    /// It is being sent. Raises the attempts by one. From here on its result is unknown, unless it was before.
     Sending,
     /// The platform has accepted it.
     Sent,
@@ -89,6 +93,8 @@ pub enum OutboxState {
         until: UnixMillis,
         /// The parts that the platform has accepted.
         pieces_sent: u32,
+        /// See [`OutboxRow::unsure_since`].
+        unsure_since: Option<UnixMillis>,
     },
     /// The platform may have accepted it. It is not retried.
     Ambiguous,

@@ -96,15 +96,19 @@ pub struct EndQuery {
     pub since: UnixMillis,
     /// Only runs that have ended before this date.
     pub until: UnixMillis,
+    /// Whether the channels are counted apart. It reads a row for each run instead of an index alone.
+    pub by_channel: bool,
 }
 
 /// The number of ends for a reason in a period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EndCount {
     /// The start of the period.
     pub at: UnixMillis,
     /// The reason.
     pub reason: StopReason,
+    /// The channel of the runs; `None`: all of them.
+    pub channel: Option<String>,
     /// The number of runs.
     pub count: u64,
 }

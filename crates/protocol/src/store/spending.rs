@@ -67,6 +67,8 @@ pub enum CostKey {
     Model,
     /// The purpose of the run.
     Purpose,
+    /// The UTC day and the purpose, with a space between them.
+    DayPurpose,
 }
 
 /// A query of [`SpendReader::costs`].
@@ -88,8 +90,8 @@ pub struct CostQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CostRow {
-    /// The day (`2026-11-20`), the person (`CHANNEL:ID`), the model, or the purpose. Empty: a call outside every run
-    /// has no person, and a call that costs nothing has no model.
+    /// The day (`2026-11-20`), the person (`CHANNEL:ID`), the model, the purpose, or both (`2026-11-20 chat`). Empty: a
+    /// call outside every run has no person, and a call that costs nothing has no model.
     pub key: String,
     /// The name of a person, as the platform shows it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,8 @@ pub struct ApprovalsConfig {
     /// The persons who may give the second approval, besides operators. The first one who did not give the first
     /// approval is asked.
     pub second: Vec<Fallback>,
-    /// Time limit for entering a requested secret, in seconds. 1 to 3600.
+    /// Time limit for entering a requested secret, in seconds.
+    #[serde(skip)]
     pub credential_expires_s: u64,
     /// Time limit for the results of calls that a client carries out itself, in seconds. 1 to 86400. After it, the run
     /// ends.
@@ -127,9 +128,6 @@ impl ApprovalsConfig {
         }
         if self.second.iter().any(|to| to.channel.is_empty() || to.to.is_empty()) {
             problems.push("approvals.second: each must name a channel and a person (to) in it".into());
-        }
-        if !(1..=3600).contains(&self.credential_expires_s) {
-            problems.push("approvals.credential_expires_s: must be from 1 to 3600".into());
         }
         if !(1..=86_400).contains(&self.client_calls_expires_s) {
             problems.push("approvals.client_calls_expires_s: must be from 1 to 86400 (a day)".into());
@@ -275,7 +273,6 @@ mod tests {
         let two = |ask| ApprovalRule { ask, second: true, ..rule("run_*", "notes/*") };
         let config = ApprovalsConfig {
             expires_s: 0,
-            credential_expires_s: 3601,
             client_calls_expires_s: 86_401,
             rules: vec![rule("run_*", "notes/*"), rule("", "[a"), two(RuleAsk::Never), two(RuleAsk::Always)],
             ..ApprovalsConfig::default()
@@ -284,7 +281,6 @@ mod tests {
         let keys: Vec<&str> = problems.iter().filter_map(|problem| problem.split(':').next()).collect();
         let expected = [
             "approvals.expires_s",
-            "approvals.credential_expires_s",
             "approvals.client_calls_expires_s",
             "approvals.rules[1].tool",
             "approvals.rules[1].arguments.path",

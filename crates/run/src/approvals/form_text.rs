@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 
 use belay_protocol::{FieldFormat, FieldKind, Form, FormField, FormOption};
-
-use super::shown::{fence, shown_line};
+use belay_text::question::{fence, shown_line};
 
 /// The body of the question.
 pub(super) fn body(tool: &str, form: &Form) -> String {

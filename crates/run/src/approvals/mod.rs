@@ -13,6 +13,8 @@ mod question;
 mod shown;
 mod standing;
 
+pub(crate) use belay_text::question::MAX_SHOWN_CHARS;
+pub use belay_text::question::shown_line;
 pub use config::{ApprovalRule, ApprovalsConfig, Fallback, RuleAsk, UntrustedContent};
 pub(crate) use policy::Untrusted;
 pub use policy::{Case, Need, Policy};
@@ -20,7 +22,6 @@ pub use question::Wanted;
 pub(crate) use question::question_body;
 pub use question::{Answers, ApprovalAnswer, digest};
 pub use question::{question_text, reminder_text};
-pub(crate) use shown::MAX_SHOWN_CHARS;
+pub use shown::too_long;
 pub(crate) use shown::unshown_arguments;
-pub use shown::{shown_line, too_long};
 pub use standing::Standing;

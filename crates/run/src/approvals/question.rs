@@ -7,10 +7,10 @@ use belay_protocol::{
     AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, ClientResult,
     UnixMillis, canonical_json,
 };
+use belay_text::question::shown_line;
 use serde_json::{Map, Value};
 
 use super::form_text;
-use super::shown::{fence, shown_line, shown_of};
 
 /// An approval request of the effect gate, without its run and its date.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,12 +177,7 @@ pub(crate) fn question_body(
         }
         ApprovalKind::Form { form, .. } => form_text::body(tool, form),
         ApprovalKind::Approval | ApprovalKind::ClientCalls { .. } => {
-            let mut text = format!("May I do this? **{tool}**\n\n{}", fence(summary));
-            for (name, value) in shown_of(bound) {
-                let _ = writeln!(text, "- {}: {}", shown_line(name), shown_line(value));
-            }
-            let _ = write!(text, "\nWhy I ask: {}.", shown_line(detail));
-            text
+            belay_text::question::about_call(tool, summary, bound, detail)
         }
     }
 }

@@ -1,29 +1,21 @@
-//! `[streaming]`: how an answer is shown while it streams.
+//! How an answer is shown while it streams: constants, but for `at`, and fields for tests.
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-/// Values of `[streaming]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// The lengths and times of pieces and previews.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamingConfig {
     /// Minimum length of a piece that is sent while the answer streams, in characters. 1 to `max_chars`.
-    #[serde(skip)]
     pub min_chars: usize,
     /// Maximum length of a piece, in characters; a channel may allow less. 200 to 100000.
-    #[serde(skip)]
     pub max_chars: usize,
     /// Where a piece ends once it is long enough.
-    #[serde(skip)]
     pub break_at: Break,
     /// Time that a short piece waits for more text, in milliseconds. 0 to 60000.
-    #[serde(skip)]
     pub idle_ms: u64,
-    /// When pieces are sent.
+    /// When pieces are sent. The settings have it as `channels.telegram.stream`.
     pub at: SendAt,
     /// Minimum time between two updates of a preview, in milliseconds. A platform may require more. 250 to 60000.
-    #[serde(skip)]
     pub preview_ms: u64,
 }
 
@@ -41,8 +33,7 @@ impl Default for StreamingConfig {
 }
 
 /// Where a piece ends. If the text has no such break, the next smaller kind is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
     /// Between paragraphs.
     Paragraph,
@@ -53,8 +44,7 @@ pub enum Break {
 }
 
 /// When pieces are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAt {
     /// Each piece as soon as it is ready, and the rest at the end of the model's text.
     TextEnd,

@@ -16,7 +16,8 @@ pub struct CompactionConfig {
     pub reserve_tokens: u64,
     /// Tokens of the newest part that stays unchanged; at most a quarter of the context.
     pub keep_recent_tokens: u64,
-    /// The model that writes summaries. `None`: the configured one.
+    /// The model that writes summaries. `None`: the configured one. The settings have it as `llm.small_model`.
+    #[serde(skip)]
     pub model: Option<String>,
     /// Time limit for notes and for the summary, each, in seconds. After it, a rule writes the summary. 1 to 3600.
     #[serde(skip)]
@@ -60,15 +61,6 @@ impl Default for CompactionConfig {
 }
 
 impl CompactionConfig {
-    /// All problems at once, each starting with its key.
-    pub fn validate(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if self.model.as_ref().is_some_and(|model| model.trim().is_empty()) {
-            problems.push("compaction.model: must not be empty; leave it out for the configured model".into());
-        }
-        problems
-    }
-
     /// Time limit for notes and for the summary, each.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s)
@@ -95,12 +87,5 @@ mod tests {
         for (context, limit, keep) in [(200_000, 180_000, 20_000), (32_768, 16_384, 8_192), (256, 128, 64), (0, 0, 0)] {
             assert_eq!((config.limit(context), config.keep(context)), (limit, keep), "{context}");
         }
-    }
-
-    #[test]
-    fn every_problem_is_named() {
-        let config = CompactionConfig { model: Some(" ".into()), ..CompactionConfig::default() };
-        assert_eq!(config.validate().len(), 1);
-        assert!(CompactionConfig::default().validate().is_empty());
     }
 }

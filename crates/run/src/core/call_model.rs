@@ -153,15 +153,10 @@ impl RunCore {
         Box::pin(self.call_model(reasoning, context, step, allowance))
     }
 
-    /// The tools that a request of the run offers now, if they are not all. A disabled tool is not offered. If the
-    /// model calls it anyway, the result says why it is disabled.
+    /// The tools that a request of the run offers now, if they are not all.
     fn offered(&self, tools: &ToolSet, context: &LoopContext) -> Option<Arc<ToolSet>> {
         let RunRequest { session, run, .. } = &*self.request;
-        let of_use = tools.offered(Moment { session, run: *run, messages: &context.messages });
-        match self.services.health.offered(of_use.as_deref().unwrap_or(tools)) {
-            Some(enabled) => Some(Arc::new(enabled)),
-            None => of_use,
-        }
+        self.services.offered(tools, Moment { session, run: *run, messages: &context.messages })
     }
 
     async fn call_model(

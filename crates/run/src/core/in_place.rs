@@ -56,7 +56,7 @@ impl RunCore {
             self.services.child_asker.ask(question).await
         });
         let answered = answered.await;
-        self.live.display.call_ended(&shown);
+        self.live.display.call_ended(&shown, None);
         let answer = self.answers.entry(call.id.clone()).or_default();
         match answered? {
             ChildAnswer::Decided(approval) => answer.add(*approval),

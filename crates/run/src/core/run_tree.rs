@@ -53,27 +53,20 @@ impl RunTree {
     /// Takes a slot one level below this run.
     ///
     /// # Errors
-    /// A sentence for the model that names the limit and its setting.
+    /// A sentence for the model that names the limit.
     pub fn enter(&self) -> Result<(Self, RunSlot), String> {
         let Tree { max_depth, max_live, max_total, ref counts } = *self.shared;
         if self.depth >= max_depth {
-            return Err(format!(
-                "a subagent at depth {max_depth} cannot start others (agent.subagents.max_depth); do this part \
-                 yourself"
-            ));
+            return Err(format!("a subagent at depth {max_depth} cannot start others; do this part yourself"));
         }
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.total >= max_total {
             return Err(format!(
-                "{max_total} subagents have been started for this request, which is the limit \
-                 (agent.subagents.max_total); do the rest yourself"
+                "{max_total} subagents have been started for this request, which is the limit; do the rest yourself"
             ));
         }
         if counts.live >= max_live {
-            return Err(format!(
-                "{max_live} subagents are running already (agent.subagents.max_live); wait for their results, then try \
-                 again"
-            ));
+            return Err(format!("{max_live} subagents are running already; wait for their results, then try again"));
         }
         counts.live += 1;
         counts.total += 1;

@@ -107,6 +107,11 @@ impl RunningCall {
         self.tool.spec().takes_variables
     }
 
+    /// Shows that the call has ended.
+    fn is_over(&self, caller: &CallContext<'_>, is_success: bool) {
+        caller.live.display.call_ended(&self.call.id, Some((self.begun.elapsed(), is_success)));
+    }
+
     fn ended(self, end: End) -> Ran {
         let took = self.begun.elapsed();
         let Self { at, call, tool, pass, credential, .. } = self;
@@ -208,9 +213,9 @@ pub(super) async fn run(
         tokio::select! {
             biased; // a tool that has ended is collected before it would be abandoned
             ended = running.join_next_with_id() => match ended {
-                Some(Ok((id, output))) => ran.extend(taken(caller, &mut places, id).map(|place| place.with(output))),
+                Some(Ok((id, output))) => ran.extend(taken(caller, &mut places, id, matches!(output, Some(Ok(_)))).map(|place| place.with(output))),
                 Some(Err(error)) => {
-                    ran.extend(taken(caller, &mut places, error.id()).map(|place| place.crashed(&error)));
+                    ran.extend(taken(caller, &mut places, error.id(), false).map(|place| place.crashed(&error)));
                 }
                 None => break,
             },
@@ -225,16 +230,21 @@ pub(super) async fn run(
         }
     }
     caller.live.activity.end_quiet();
-    places.values().for_each(|place| caller.live.display.call_ended(&place.call.id));
+    places.values().for_each(|place| place.is_over(caller, false));
     ran.extend(places.into_values().map(RunningCall::abandoned));
     ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));
     (ran, begun)
 }
 
 /// Takes a call that has ended from the running ones.
-fn taken(caller: &CallContext<'_>, places: &mut HashMap<Id, RunningCall>, id: Id) -> Option<RunningCall> {
+fn taken(
+    caller: &CallContext<'_>,
+    places: &mut HashMap<Id, RunningCall>,
+    id: Id,
+    is_success: bool,
+) -> Option<RunningCall> {
     let place = places.remove(&id)?;
-    caller.live.display.call_ended(&place.call.id);
+    place.is_over(caller, is_success);
     Some(place)
 }
 

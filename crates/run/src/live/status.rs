@@ -1,6 +1,7 @@
 //! What a run does now, for one display. It costs nothing until somebody asks for it.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use belay_protocol::{CallId, LiveCall, LiveState};
 use serde_json::{Map, Value};
@@ -29,9 +30,15 @@ impl RunDisplay {
         });
     }
 
-    /// A tool call has ended, or was given up.
-    pub(crate) fn call_ended(&self, id: &CallId) {
-        self.change(|state| state.calls.retain(|call| call.id != *id));
+    /// A tool call has ended, or was given up. `done`: how long it took, and whether it succeeded; `None`: it was no call.
+    pub(crate) fn call_ended(&self, id: &CallId, done: Option<(Duration, bool)>) {
+        self.change(|state| {
+            let Some(at) = state.calls.iter().position(|call| call.id == *id) else { return };
+            let call = state.calls.remove(at);
+            if let Some((took, is_success)) = done {
+                state.end_call(call, took, is_success);
+            }
+        });
     }
 
     /// Sets the tokens and the cost so far.
@@ -85,6 +92,8 @@ pub(crate) fn bounded(line: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::EndedCall;
+
     use super::*;
 
     fn map(value: Value) -> Map<String, Value> {
@@ -114,9 +123,11 @@ mod tests {
         let (one, two) = (CallId::from("1"), CallId::from("2"));
         display.call_begins(&one, "look", &map(serde_json::json!({"path": "a"})), &[]);
         display.call_begins(&two, "wait", &Map::new(), &[]);
-        display.call_ended(&one);
+        display.call_ended(&one, Some((Duration::from_secs(1), true)));
         display.spent(|| (12, 34));
         let wait = LiveCall { id: two, tool: "wait".into(), argument: String::new() };
-        assert_eq!(*state.borrow_and_update(), LiveState { calls: vec![wait], tokens: 12, cost_micro_usd: 34 });
+        let look = LiveCall { id: one, tool: "look".into(), argument: "a".into() };
+        let ended = vec![EndedCall { number: 1, call: look, took: Duration::from_secs(1), is_success: true }];
+        assert_eq!(*state.borrow_and_update(), LiveState { calls: vec![wait], ended, tokens: 12, cost_micro_usd: 34 });
     }
 }

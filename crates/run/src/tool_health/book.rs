@@ -47,9 +47,17 @@ pub(super) struct Now {
 pub(super) struct Book {
     rules: Rules,
     streaks: HashMap<String, Streak>,
+    /// The calls of each subject since the start, at most [`MAX_COUNTED`] subjects.
+    calls: HashMap<String, Calls>,
     switches: HashMap<String, Switch>,
     /// The highest revision assigned to a change.
     revision: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Calls {
+    all: u64,
+    failed: u64,
 }
 
 #[derive(Debug)]
@@ -109,7 +117,8 @@ impl Book {
     /// A book with the stored changes.
     pub(super) fn new(rules: Rules, switches: Vec<ToolSwitch>, now: Now) -> Self {
         let revision = switches.iter().map(|switch| switch.revision).max().unwrap_or_default();
-        let mut book = Self { rules, streaks: HashMap::new(), switches: HashMap::new(), revision };
+        let mut book =
+            Self { rules, streaks: HashMap::new(), calls: HashMap::new(), switches: HashMap::new(), revision };
         for switch in switches {
             book.apply(switch, now);
         }
@@ -191,6 +200,7 @@ impl Book {
         self.give_back(trials);
         let mut news = Vec::new();
         for subject in subjects {
+            self.count(subject, says);
             let trial = trials.iter().find(|trial| trial.subject == *subject);
             let tried = trial.is_some_and(|trial| self.tried(trial).is_some());
             match (self.off(subject).is_some(), says) {
@@ -204,6 +214,23 @@ impl Book {
             }
         }
         news
+    }
+
+    /// Counts a call that has ended.
+    fn count(&mut self, subject: &str, says: &ToolSignal) {
+        if *says == ToolSignal::Nothing {
+            return;
+        }
+        if !self.calls.contains_key(subject) {
+            if self.calls.len() == MAX_COUNTED {
+                return;
+            }
+            self.calls.insert(subject.to_owned(), Calls::default());
+        }
+        if let Some(calls) = self.calls.get_mut(subject) {
+            calls.all += 1;
+            calls.failed += u64::from(matches!(says, ToolSignal::Fails(_)));
+        }
     }
 
     /// Handles a failure of an enabled subject.
@@ -313,6 +340,12 @@ impl Book {
 
     /// The health of a subject, without its description.
     pub(super) fn health(&self, subject: &str, now: Now) -> ToolHealth {
+        let Calls { all: calls, failed } = self.calls.get(subject).copied().unwrap_or_default();
+        ToolHealth { calls, failed, ..self.condition(subject, now) }
+    }
+
+    /// The health of a subject without its description and its calls.
+    fn condition(&self, subject: &str, now: Now) -> ToolHealth {
         let streak = self.streaks.get(subject);
         let last = streak.map(|streak| streak.evidence().iter().cloned().collect()).unwrap_or_default();
         let name = subject.to_owned();
@@ -325,11 +358,8 @@ impl Book {
         match (self.off(subject), streak) {
             (Some(off), _) => {
                 let ToolOff { since, until, actor: by, detail: why, failures, runs, .. } = off.record.clone();
-                let description = String::new();
                 ToolHealth {
                     name,
-                    description,
-                    revision: None,
                     state,
                     failures,
                     runs,
@@ -338,6 +368,7 @@ impl Book {
                     actor: by,
                     detail: why,
                     last,
+                    ..ToolHealth::default()
                 }
             }
             (None, Some(streak)) => {

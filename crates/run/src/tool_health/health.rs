@@ -207,7 +207,7 @@ impl Health {
         if book.all_on() || !tools.iter().any(|tool| closed(tool.spec())) {
             return None;
         }
-        Some(ToolSet::new(tools.iter().filter(|tool| !closed(tool.spec())).cloned().collect()))
+        Some(tools.changed(|tool| (!closed(tool.spec())).then(|| tool.clone())))
     }
 
     /// Adds the tool that failed this run repeatedly, if there is one, to the evidence of a run that was not completed.

@@ -109,8 +109,6 @@ pub fn problems(config: &ToolHealthConfig) -> Vec<String> {
     };
     let key = |name: &str| format!("tools.health.{name}");
     within(key("report_after"), config.report_after.into(), 0, MOST_FAILURES.into());
-    within(key("within_s"), config.within_s, 0, LONGEST_WITHIN_S);
-    within(key("runs"), config.runs.into(), 1, MOST_RUNS.into());
     for (at, rule) in config.rules.iter().enumerate() {
         let key = |name: &str| format!("tools.health.rules[{at}].{name}");
         within(key("failures"), rule.failures.into(), 1, MOST_FAILURES.into());
@@ -193,13 +191,11 @@ mod tests {
             rule(&["terminate"], ToolHealthAction::Report),
             ToolHealthRule { failures: 2, runs: 3, ..rule(&["*"], ToolHealthAction::Report) },
         ];
-        let config = ToolHealthConfig { report_after: 101, within_s: u64::MAX, runs: 0, rules };
+        let config = ToolHealthConfig { report_after: 101, rules, ..ToolHealthConfig::default() };
         let found = problems(&config);
         let keys: Vec<&str> = found.iter().filter_map(|problem| problem.split(':').next()).collect();
         let expected = [
             "tools.health.report_after",
-            "tools.health.within_s",
-            "tools.health.runs",
             "tools.health.rules[0].failures",
             "tools.health.rules[0].runs",
             "tools.health.rules[0].for_s",

@@ -81,7 +81,6 @@ fn further_keys_and_those_of_fallbacks_are_found_each_in_its_own_place() {
     let mut settings = Settings::default();
     settings.llm.provider = "openai".into();
     settings.llm.api_key_envs = vec!["SECOND".into(), "NOT_SET".into()];
-    settings.llm.api_key_files = vec![file];
     let fallback = |provider: &str, env: Option<&str>| FallbackConfig {
         provider: provider.into(),
         api_key_env: env.map(str::to_owned),
@@ -92,14 +91,15 @@ fn further_keys_and_those_of_fallbacks_are_found_each_in_its_own_place() {
         fallback("groq", None),
         fallback("groq", Some("MINE")),
         fallback("anthropic", Some("")),
+        FallbackConfig { api_key_file: Some(file), ..fallback("groq", None) },
     ];
     let keys = Secrets::find(&defaults(&settings), &env).unwrap().keys;
     let shown = |keys: &[Option<SecretString>]| -> Vec<Option<String>> {
         keys.iter().map(|key| key.as_ref().map(|key| key.expose_secret().to_owned())).collect()
     };
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(shown(&keys.further), [some("2"), None, some("from-file")]);
-    assert_eq!(shown(&keys.fallbacks), [some("a"), None, some("m"), None]);
+    assert_eq!(shown(&keys.further), [some("2"), None]);
+    assert_eq!(shown(&keys.fallbacks), [some("a"), None, some("m"), None, some("from-file")]);
     assert_eq!(shown(&[keys.openai, keys.configured]), [some("o"), None]);
 }
 

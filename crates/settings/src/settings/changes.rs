@@ -16,6 +16,9 @@ const RELOADABLE: &[&str] = &[
     "channels.telegram.groups",
     "channels.telegram.pairing",
     "channels.telegram.greeting",
+    "channels.matrix.allow",
+    "channels.matrix.operators",
+    "channels.matrix.rooms",
     "llm.price_usd",
 ];
 
@@ -43,7 +46,9 @@ pub fn reloaded(running: &Settings, read: &Settings) -> Result<(Settings, Change
     let (mut tree, new) = (serde_json::to_value(running)?, serde_json::to_value(read)?);
     let mut changes = Changes::default();
     take_over(&mut tree, &new, "", &mut changes);
-    Ok((serde_json::from_value(tree)?, changes))
+    let mut settings: Settings = serde_json::from_value(tree)?;
+    settings.share();
+    Ok((settings, changes))
 }
 
 /// Copies the reloadable values of `new` to `old`.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use belay_text::near::nearest;
 
-use super::removed::instead_of;
+use super::removed::{instead_of, instead_of_section};
 
 /// A mistake. It never contains a value that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -60,6 +60,11 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     if let Some(instead) = instead_of(key) {
         return Some(instead);
     }
+    let below =
+        |section: &str| known.iter().any(|key| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.')));
+    if let Some(instead) = instead_of_section(key).filter(|_| !below(key)) {
+        return Some(instead);
+    }
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let secret = ["key", "token", "secret", "password"].iter().any(|word| name.ends_with(word));
     let (env, file) = (format!("{key}_env"), format!("{key}_file"));
@@ -67,8 +72,6 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     if secret && !places.is_empty() {
         return Some(format!("a secret is no setting: did you mean {} (which says where it is)?", places.join(" or ")));
     }
-    let is_section =
-        |word: &str| known.iter().any(|key| key.strip_prefix(word).is_some_and(|rest| rest.starts_with('.')));
     let sections = || sections_of(known);
     let likely = nearest(key, known)
         .or_else(|| same_section(section, name, known))
@@ -80,7 +83,7 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
         .or_else(|| known.iter().map(String::as_str).find(|known| known.rsplit('.').next() == Some(name)));
     match likely {
         Some(likely) => Some(format!("did you mean {likely}?")),
-        None if is_section(section) => Some(format!("[{section}] has {}", names_in(section, known).join(", "))),
+        None if below(section) => Some(format!("[{section}] has {}", names_in(section, known).join(", "))),
         None => Some(format!("the sections are {}", sections().join(", "))),
     }
 }

@@ -190,9 +190,8 @@ fn every_kind_of_mistake_has_its_message() {
         ("gatway.listen=x", "gatway: unknown section (--set gatway.listen); did you mean gateway?"),
         ("gateway.lisen=x", "gateway.lisen: unknown key (--set gateway.lisen); did you mean gateway.listen?"),
         (
-            "stops.tool_loops.oscillations=4",
-            "stops.tool_loops.oscillations: unknown key (--set stops.tool_loops.oscillations); it was removed: \
-             stops.tool_loops.repeated_answers counts writes that return a target to an earlier state too",
+            "stops.tool_loops.repeats=4",
+            "stops.tool_loops.repeats: unknown key (--set stops.tool_loops.repeats); it is always 5 now: leave it out",
         ),
         ("llm.max_tokens=-1", "llm.max_tokens: expected a whole number, 0 or more, found -1 (--set llm.max_tokens)"),
         (
@@ -345,13 +344,13 @@ fn a_rule_above_the_steps_of_every_kind_of_agent_is_named() {
         assert!(shown.iter().all(|line| line.starts_with("stops.rules[0]: `late` can never fire")), "{shown:#?}");
         !shown.is_empty()
     };
-    let no_subagents = "[agent]\nsubagents.enabled = false\n";
+    let no_subagents = "[agent]\nsubagents.max_turns = 0\n";
     for (agent, last) in [
         ("", 30),
         ("[agent]\nmax_tool_iterations = 40\n", 41),
         (no_subagents, 20),
-        ("[agent]\nmax_tool_iterations = 4\nsubagents.enabled = false\nplan.max_steps_per_execution = 2\n", 5),
-        ("[agent]\nmax_tool_iterations = 1\nsubagents.max_turns = 1\nplan.max_steps_per_execution = 1\n", 3),
+        ("[agent]\nmax_tool_iterations = 25\nsubagents.max_turns = 0\n", 26),
+        ("[agent]\nmax_tool_iterations = 1\nsubagents.max_turns = 1\n", 20),
         ("[agent.executors.deep]\ndescription = \"x\"\nmax_steps = 50\n", 50),
     ] {
         assert_eq!((problem(agent, last), problem(agent, last + 1)), (false, true), "{agent}");

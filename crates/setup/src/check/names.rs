@@ -74,7 +74,7 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
     let mut offered = belay_tools::offered(&settings.tools);
     offered.extend(settings.agent.send_file.then_some("send_file"));
     offered.extend(settings.agent.send_message.then_some("send_message"));
-    offered.extend((settings.skills.enabled && !settings.skills.dirs.is_empty()).then_some("read_skill"));
+    offered.extend((settings.skills.enabled() && !settings.skills.dirs.is_empty()).then_some("read_skill"));
     let off = approvals.rules.iter().enumerate().filter_map(|(at, rule)| {
         let why = off(&rule.tool).filter(|_| !offered.contains(&&*rule.tool))?;
         Some(finding(format!("approvals.rules[{at}].tool: {} is off: {why}", rule.tool)))
@@ -86,7 +86,7 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
 /// only after asking the servers.
 pub(super) fn executors(settings: &Settings) -> Option<Finding> {
     let mut offered = belay_tools::offered(&settings.tools);
-    offered.extend(settings.agent.subagents.enabled.then_some("spawn_subagent"));
+    offered.extend(settings.agent.subagents.enabled().then_some("spawn_subagent"));
     offered.extend(settings.workers.enabled.then_some("run_in_worker"));
     if settings.tools.mcp.values().any(|server| server.enabled) {
         let wanted = settings.agent.executors.values().flat_map(|executor| executor.tools.iter().flatten());
@@ -120,8 +120,8 @@ fn tools() -> impl Iterator<Item = &'static str> {
 fn off(tool: &str) -> Option<&'static str> {
     Some(match tool {
         "fetch_url" => "tools.web.enabled is false",
-        "read_skill" => "skills.dirs names no directory outside of the workspace, or skills.enabled is false",
-        "run_command" => "tools.commands.enabled is false",
+        "read_skill" => "skills.dirs names no directory outside of the workspace, or skills.allow is empty",
+        "run_command" => "tools.commands.allow is empty",
         "run_shell" => "tools.shell.enabled is false",
         "send_file" => "agent.send_file is false",
         "send_message" => "agent.send_message is false",

@@ -1,5 +1,6 @@
 //! The questions about the model: provider, key, model. The provider is asked for its models, which checks the key.
 
+mod menu;
 mod questions;
 
 use belay_models::{EnvKeys, LlmConfig, Offer, ProviderInfo, has_key, lists_without_key, offered_models, provider};
@@ -11,7 +12,7 @@ use belay_settings::secrets::{UNSEEN, provider_keys};
 use belay_text::near::nearest;
 use secrecy::{ExposeSecret, SecretString};
 
-use self::questions::{ask_key, ask_model, known, listed};
+use self::questions::{ask_key, ask_model, ask_provider, choices, known, listed};
 use super::document::Change;
 use super::person::{Person, Terminal};
 
@@ -188,15 +189,13 @@ impl Asked<'_> {
     }
 
     async fn ask_provider(&self, terminal: &mut Terminal, now: Option<&str>) -> Result<String, Failure> {
-        let is_set = |name: &str| self.env.text(name).is_some();
-        let default = match now {
-            Some(now) => Some(self.now.base_url.as_deref().unwrap_or(now)),
-            None if is_set("OPENAI_API_KEY") => Some("openai"),
-            None if is_set("ANTHROPIC_API_KEY") => Some("anthropic"),
-            None => None,
+        let found = |name: &str| {
+            let llm = LlmConfig { provider: name.to_owned(), ..LlmConfig::default() };
+            let needs_key = provider(name).is_ok_and(|info| info.needs_key);
+            let keys = provider_keys(&llm, self.env).ok().filter(|_| needs_key)?;
+            has_key(&llm, &keys).then(|| "its key is in the environment".to_owned())
         };
-        terminal.say(&known());
-        terminal.text("Provider, or the address of a server (http://…)", default).await
+        ask_provider(found, now.map(|now| self.now.base_url.as_deref().unwrap_or(now)), terminal).await
     }
 
     /// The key, and the models that the server offers with it.
@@ -295,7 +294,7 @@ impl Asked<'_> {
                 (false, Person::Present(terminal)) => {
                     let models = models.unwrap_or_default();
                     let found = models.iter().any(|model| model.contains(&name));
-                    terminal.say(&if found { listed(models, &name) } else { unknown(&name).what });
+                    terminal.say(&if found { menu::lines(&choices(models), &name) } else { unknown(&name).what });
                 }
             }
         }

@@ -245,7 +245,7 @@ impl PgError {
                 "check the load of the server, or raise the limit",
             ),
             Cause::LockTimeout => (
-                "a lock in the database was not free within store.lock_timeout_s",
+                "a lock in the database was not free within a third of store.statement_timeout_s",
                 "look for a session that holds it (pg_stat_activity, pg_locks)",
             ),
             Cause::Conflict => ("another transaction has interfered", "Belay repeats the work"),

@@ -16,24 +16,30 @@ const LONGEST_RUN_MS: i64 = 7 * 86_400_000;
 pub(super) fn ends(conn: &Connection, query: &EndQuery) -> Done<Vec<EndCount>> {
     let (since, until) = (query.since.0, query.until.0);
     let oldest = id_before(UnixMillis(since.saturating_sub(LONGEST_RUN_MS)));
-    all(conn, &ends_sql(), params![query.by.millis(), since, until, oldest], |row| {
-        Ok(EndCount { at: rows::date(row, "at")?, reason: rows::reason(row)?, count: rows::count(row, "count")? })
+    all(conn, &ends_sql(query.by_channel), params![query.by.millis(), since, until, oldest], |row| {
+        Ok(EndCount {
+            at: rows::date(row, "at")?,
+            reason: rows::reason(row)?,
+            channel: row.get("channel")?,
+            count: rows::count(row, "count")?,
+        })
     })
 }
 
-/// Reads one range of an index for each reason, and the few runs that are not indexed yet.
-pub(super) fn ends_sql() -> String {
+/// Reads one range of an index for each reason, and the few runs that are not indexed yet. The index has no channels.
+pub(super) fn ends_sql(by_channel: bool) -> String {
+    let channel = if by_channel { "channel" } else { "CAST(NULL AS TEXT)" };
     let reasons: Vec<_> = StopReason::ALL.iter().map(|reason| format!("'{}'", reason.word())).collect();
     let from = from_id!();
     format!(
-        "SELECT ended_at / ?1 * ?1 AS at, reason, COUNT(*) AS count FROM (
-             SELECT ended_at, reason FROM runs INDEXED BY runs_by_reason
+        "SELECT ended_at / ?1 * ?1 AS at, reason, channel, COUNT(*) AS count FROM (
+             SELECT ended_at, reason, {channel} AS channel FROM runs INDEXED BY runs_by_reason
              WHERE indexed = 1 AND reason IN ({}) AND ended_at >= ?2 AND ended_at < ?3
                AND seq >= (SELECT MIN(seq + 0) {from}4)
              UNION ALL
-             SELECT ended_at, reason FROM runs INDEXED BY runs_unindexed
+             SELECT ended_at, reason, {channel} AS channel FROM runs INDEXED BY runs_unindexed
              WHERE indexed = 0 AND ended_at >= ?2 AND ended_at < ?3)
-         GROUP BY 1, 2 ORDER BY 1, 2",
+         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
         reasons.join(", ")
     )
 }

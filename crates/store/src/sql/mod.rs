@@ -9,6 +9,7 @@ mod approvals;
 mod archive;
 mod blobs;
 mod connection;
+mod cursors;
 mod damaged;
 mod edits;
 mod ends;

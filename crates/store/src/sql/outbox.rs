@@ -2,8 +2,8 @@
 
 use belay_protocol::cluster::{LeasedWork, WorkLease};
 use belay_protocol::{
-    ApprovalId, EventKind, NewEvent, Outbound, OutboxId, OutboxRow, OutboxState, Question, ReplyRoute, RunId,
-    StoreError, TextKind, UnixMillis,
+    ApprovalId, ChannelId, EventKind, NewEvent, Outbound, OutboxId, OutboxRow, OutboxState, Question, ReplyRoute,
+    RunId, StoreError, TextKind, UnixMillis,
 };
 use uuid::Uuid;
 
@@ -57,19 +57,21 @@ pub(super) fn mark(
     let marked = match state {
         OutboxState::Sending => {
             let sql = format!(
-                "UPDATE outbox SET state = 'sending', attempts = attempts + 1, send_epoch = ?2
+                "UPDATE outbox SET state = 'sending', attempts = attempts + 1, send_epoch = ?2,
+                     unsure_since = COALESCE(unsure_since, ?3)
                  WHERE id = ?1 AND state = 'waiting'{}",
-                attempt.fence(3)
+                attempt.fence(4)
             );
-            tx.exec(&sql, attempt.values([]))?
+            tx.exec(&sql, attempt.values([at.0.into()]))?
         }
-        OutboxState::Waiting { until, pieces_sent } => {
+        OutboxState::Waiting { until, pieces_sent, unsure_since } => {
             let sql = format!(
-                "UPDATE outbox SET state = 'waiting', due_at = ?3,
+                "UPDATE outbox SET state = 'waiting', due_at = ?3, unsure_since = ?5,
                      pieces_sent = CASE WHEN ?4 > pieces_sent THEN ?4 ELSE pieces_sent END WHERE {}",
-                attempt.open(5)
+                attempt.open(6)
             );
-            tx.exec(&sql, attempt.values([until.0.into(), (*pieces_sent).into()]))?
+            let unsure_since = unsure_since.map_or(Value::Null(Kind::Int), |since| since.0.into());
+            tx.exec(&sql, attempt.values([until.0.into(), (*pieces_sent).into(), unsure_since]))?
         }
         OutboxState::Sent => end(tx, &attempt, "sent", at)?,
         OutboxState::Ambiguous => end(tx, &attempt, "ambiguous", at)?,
@@ -118,7 +120,8 @@ impl Attempt<'_> {
     /// The values of a statement: `own` are those between the first two and those of the fence.
     fn values<const N: usize>(&self, own: [Value; N]) -> Vec<Value> {
         let epoch = self.lease.map_or(Value::Null(Kind::Int), |lease| to_sql_int(lease.epoch).into());
-        let mut values = vec![Value::Id(self.id), epoch];
+        let mut values = Vec::with_capacity(2 + N + 3); // no second allocation
+        values.extend([Value::Id(self.id), epoch]);
         values.extend(own);
         values.extend(self.lease.into_iter().flat_map(of_lease));
         values
@@ -176,13 +179,16 @@ pub(super) fn settle_interrupted(
     tx: &mut Tx<'_>,
     at: UnixMillis,
     leases: Option<&[WorkLease]>,
+    settling: &[ChannelId],
 ) -> Done<Vec<OutboxRow>> {
+    let settles = rows::to_json(&settling)?;
     // Uses the index of undelivered rows: a start does not read the rows that were delivered over months. One statement:
     // of two daemons that start together, one reports a row.
     let sql = |of: &str| {
         format!(
             "UPDATE outbox INDEXED BY outbox_open
-             SET state = CASE WHEN callback IS NULL THEN 'ambiguous' ELSE 'waiting' END
+             SET state = CASE WHEN callback IS NULL AND channel NOT IN (SELECT value FROM json_each(?1))
+                              THEN 'ambiguous' ELSE 'waiting' END
              WHERE state = 'sending' AND state IN ('waiting', 'sending'){of} RETURNING seq, {}",
             rows::OUTBOX_COLUMNS
         )
@@ -190,16 +196,16 @@ pub(super) fn settle_interrupted(
     let read = |row: &Row<'_>| Ok((row.get::<_, i64>("seq")?, rows::outbox_row(row)?));
     let mut found = Vec::new();
     match leases {
-        None => found = tx.rows(&sql(""), [], read)?,
+        None => found = tx.rows(&sql(""), params![settles], read)?,
         Some(leases) => {
-            let sql = sql(" AND channel = ?1 AND COALESCE(send_epoch <= ?2, TRUE)");
+            let sql = sql(" AND channel = ?2 AND COALESCE(send_epoch <= ?3, TRUE)");
             for lease in leases {
                 let Some(channel) = channel(lease) else { continue };
-                found.extend(tx.rows(&sql, params![channel, to_sql_int(lease.epoch)], read)?);
+                found.extend(tx.rows(&sql, params![settles, channel, to_sql_int(lease.epoch)], read)?);
             }
         }
     }
-    found.retain(|(_, row)| row.message.callback.is_none());
+    found.retain(|(_, row)| row.message.callback.is_none() && !settling.contains(&row.message.route.channel));
     found.sort_unstable_by_key(|(seq, _)| *seq);
     let found: Vec<_> = found.into_iter().map(|(_, row)| row).collect();
     let events: Vec<_> = found.iter().map(|row| delivered(row.message.run_id, "ambiguous", at)).collect();

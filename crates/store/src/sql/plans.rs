@@ -44,7 +44,11 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
         (notes::prompt_sql().as_str(), "notes", "INDEX notes_of_owner (kind=? AND channel=? AND owner=?)"),
         (notes::SAID, "m USING", "INDEX messages_by_index_row (index_row=?)"),
         (notes::SAID, "r USING", "INDEX sqlite_autoindex_runs_1 (id=?)"),
-        (ends::ends_sql().as_str(), "runs USING COVERING INDEX runs_", "INDEX runs_by_reason (reason=? AND seq>?)"),
+        (
+            ends::ends_sql(false).as_str(),
+            "runs USING COVERING INDEX runs_",
+            "INDEX runs_by_reason (reason=? AND seq>?)",
+        ),
         (nodes::RELEASE_LANES, "sessions", "INDEX sessions_of_owner (owner=?)"),
         (jobs::OPEN, "jobs", "COVERING INDEX jobs_open"),
         (jobs::OPEN_OF, "jobs", "COVERING INDEX jobs_open (creator=?"),

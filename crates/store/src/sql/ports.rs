@@ -6,20 +6,22 @@ use async_trait::async_trait;
 use belay_protocol::cluster::Topic;
 use belay_protocol::{
     ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, Authority, CallCharge,
-    ChildQuestion, ChildQuestionStore, ClientCallStore, ClientNote, ClientResult, Conversation, ConversationReader,
-    ConversationSummary, CostQuery, CostRow, Decided, Durability, EndCount, EndQuery, EndReader, Event, EventLog,
-    EventQuery, Forgotten, Found, HistoryEntry, IdPrefix, KnownPrincipal, Lease, MemoryOwner, Message, NewEvent,
-    NewNote, NewReservation, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Outbound, Outbox, OutboxId,
-    OutboxRow, OutboxState, Presence, PrincipalFilter, PromptNotes, Remembered, Removed, ReplyRoute, Retention,
-    RunFilter, RunId, RunOptions, RunReader, RunRecord, SaidQuery, SearchQuery, SecondYes, Seq, SessionFilter,
-    SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader, Spent, StoreError, StoreHealth, ThreadId,
-    ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
+    ChannelId, ChildQuestion, ChildQuestionStore, ClientCallStore, ClientNote, ClientResult, Conversation,
+    ConversationReader, ConversationSummary, CostQuery, CostRow, Decided, Durability, EndCount, EndQuery, EndReader,
+    Event, EventLog, EventQuery, Forgotten, Found, HistoryEntry, IdPrefix, KnownPrincipal, Lease, MemoryOwner, Message,
+    NewEvent, NewNote, NewReservation, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Outbound, Outbox,
+    OutboxId, OutboxRow, OutboxState, Presence, PrincipalFilter, PromptNotes, Remembered, Removed, ReplyRoute,
+    Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SaidQuery, SearchQuery, SecondYes, Seq,
+    SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader, Spent, StoreError, StoreHealth,
+    ThreadId, ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
 };
 use tokio::sync::watch;
 
 use super::connection::{Connection, Engine};
 use super::tx::Tx;
-use super::{SqlStore, approvals, archive, ends, index, ledger, notes, outbox, principals, prune, reads, spending};
+use super::{
+    SqlStore, approvals, archive, ends, index, ledger, notes, outbox, principals, prune, reads, spending, titles,
+};
 use crate::notes as ranking;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -248,6 +250,11 @@ impl Archive for SqlStore {
         self.read(move |conn| archive::threads(conn, &session)).await
     }
 
+    async fn set_title(&self, session: &SessionKey, title: Option<String>) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(Committed, move |tx| titles::set(tx, &session, title.as_deref())).await
+    }
+
     async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
         self.read(move |conn| archive::transcript(conn, thread, after, limit)).await
     }
@@ -346,9 +353,10 @@ impl Outbox for SqlStore {
         &self,
         at: UnixMillis,
         leases: Option<&[WorkLease]>,
+        settling: &[ChannelId],
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let leases = leases.map(<[_]>::to_vec);
-        self.write(Committed, move |tx| outbox::settle_interrupted(tx, at, leases.as_deref())).await
+        let (leases, settling) = (leases.map(<[_]>::to_vec), settling.to_vec());
+        self.write(Committed, move |tx| outbox::settle_interrupted(tx, at, leases.as_deref(), &settling)).await
     }
 
     async fn shown_last(&self, route: &ReplyRoute, run: RunId) -> Result<Option<ApprovalId>, StoreError> {

@@ -269,7 +269,7 @@ pub(super) fn event(row: &Row<'_>) -> Done<Event> {
 
 /// The columns that [`outbox_row`] reads.
 pub(super) const OUTBOX_COLUMNS: &str = "id, run_id, channel, conversation, reply_to, text, pieces_sent, attempts, \
-     question, preview, callback, unchecked, file";
+     unsure_since, question, preview, callback, unchecked, file";
 
 pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
     let route = ReplyRoute {
@@ -294,5 +294,5 @@ pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
             .transpose()?,
         file: file.map(|text| from_json(&text)).transpose()?,
     };
-    Ok(OutboxRow { message, attempts: row.get("attempts")? })
+    Ok(OutboxRow { message, attempts: row.get("attempts")?, unsure_since: optional_date(row, "unsure_since")? })
 }

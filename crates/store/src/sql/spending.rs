@@ -259,6 +259,9 @@ pub(super) fn costs(conn: &Connection, query: &CostQuery) -> Done<Vec<CostRow>> 
         ),
         CostKey::Model => ("model", "CAST(NULL AS TEXT)", "micro_usd DESC, input_tokens DESC, key"),
         CostKey::Purpose => ("purpose", "CAST(NULL AS TEXT)", "micro_usd DESC, input_tokens DESC, key"),
+        CostKey::DayPurpose => {
+            ("date(utc_day * 86400, 'unixepoch') || ' ' || purpose", "CAST(NULL AS TEXT)", "key DESC")
+        }
     };
     // TOTAL adds floating-point numbers and cannot overflow.
     let sql = format!(

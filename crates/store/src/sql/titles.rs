@@ -71,6 +71,15 @@ fn untitled(conn: &Connection, session: &SessionKey, limit: u32) -> Done<Vec<Unt
     Ok(found)
 }
 
+/// Gives the current conversation of a session this title, or none of its own.
+pub(super) fn set(tx: &mut Tx<'_>, session: &SessionKey, title: Option<&str>) -> Done<()> {
+    tx.post(
+        "UPDATE threads SET title = ?2 WHERE id = (SELECT thread FROM sessions WHERE session = ?1)",
+        params![session.as_str(), title],
+    )?;
+    Ok(())
+}
+
 fn keep(tx: &mut Tx<'_>, thread: Uuid, first: u64, title: Option<&str>) -> Done<()> {
     if tx.engine() == Engine::Postgres {
         // Each change of the conversation locks its session first. The statement below waits for none, and sees all.

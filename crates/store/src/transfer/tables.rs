@@ -7,7 +7,7 @@ use crate::value::{Kind, params};
 
 /// The tables that are copied, in this order. `message_index` is built anew from `messages`; `belay_schema` and `writers`
 /// belong to a PostgreSQL schema itself.
-pub(super) const TABLES: [&str; 43] = [
+pub(super) const TABLES: [&str; 44] = [
     "sessions",
     "threads",
     "thread_index",
@@ -49,6 +49,7 @@ pub(super) const TABLES: [&str; 43] = [
     "blobs",
     "kept_outputs",
     "mcp_pins",
+    "cursors",
     "sign_in_links",
     "message_index",
 ];

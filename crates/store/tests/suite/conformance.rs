@@ -5,6 +5,7 @@ mod answers;
 mod archive;
 mod blobs;
 mod client_calls;
+mod cursors;
 mod delivery;
 mod ephemeral;
 mod freezes;

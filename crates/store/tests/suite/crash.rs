@@ -116,7 +116,7 @@ async fn a_reply_is_committed_with_the_end_of_its_turn_and_not_sent_twice() {
 
     let (after, _copy) = after_death(&directory);
     assert!(unfinished_sessions(&after).await.is_empty());
-    let settled = after.settle_interrupted(at(0), None).await.unwrap();
+    let settled = after.settle_interrupted(at(0), None, &[]).await.unwrap();
     assert_eq!(settled.iter().map(|row| row.message.id).collect::<Vec<_>>(), [sending]);
     let due = after.due(at(0), &[], None, 10, 10).await.unwrap();
     assert_eq!(due.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["two"]);

@@ -6,16 +6,17 @@ use std::time::Duration;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Acceptance, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, BootId,
-    CallCharge, Checkpoint, ChildQuestionStore, Claim, ClientCallStore, ConversationReader, Decided, DispatcherStore,
-    Durability, EditOutcome, EndReader, EventKind, EventLog, EventQuery, FinishedRun, FreezeStore, Guardrails,
-    IdempotencyKey, InputReader, JobAttempt, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore,
-    LaneClaim, LaneStore, Lease, MemoryOwner, Message, Misfire, NewInput, NewJob, NewNote, NewReservation, NewRoutine,
-    NewRoutineRun, NoteArchive, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PeopleStore,
-    PromptNotes, Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut,
-    RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore,
-    RoutineSchedule, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey,
-    SessionLifetime, SessionReader, SignInStore, SkillStore, SpendLedger, SpendReader, StopReason, StoreHealth,
-    ThreadEdit, ThreadSnapshot, ThreadState, TitleStore, ToolSwitches, Trigger, UnixMillis, Usage, Work, WorkGrant,
+    CallCharge, Checkpoint, ChildQuestionStore, Claim, ClientCallStore, ConversationReader, Cursors, Decided,
+    DispatcherStore, Durability, EditOutcome, EndReader, EventKind, EventLog, EventQuery, FinishedRun, FreezeStore,
+    Guardrails, IdempotencyKey, InputReader, JobAttempt, JobAttempts, JobBudget, JobId, JobReader, JobStore,
+    JournalStore, LaneClaim, LaneStore, Lease, MemoryOwner, Message, Misfire, NewInput, NewJob, NewNote,
+    NewReservation, NewRoutine, NewRoutineRun, NoteArchive, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId,
+    PausedRun, PeopleStore, PromptNotes, Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin,
+    RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord, RoutineRunStatus,
+    RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunStore, RunsIn,
+    SessionKey, SessionLifetime, SessionReader, SignInStore, SkillStore, SpendLedger, SpendReader, StopReason,
+    StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, TitleStore, ToolSwitches, Trigger, UnixMillis, Usage, Work,
+    WorkGrant,
 };
 use belay_store::{PostgresLimits, SealedSecrets, SqlStore, StoreOptions, StoreUrl, parse_url};
 use belay_testkit::postgres::{PostgresServer, Programs, TestDatabase};
@@ -81,10 +82,13 @@ pub(crate) type Shared = Arc<dyn Store>;
 
 /// All ports at once, those of jobs and routines included, whose names are not all their own.
 pub(crate) trait Everything:
-    Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore + SignInStore
+    Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore + SignInStore + Cursors
 {
 }
-impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore + SignInStore {}
+impl<S> Everything for S where
+    S: Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore + SignInStore + Cursors
+{
+}
 
 /// The ports of jobs.
 pub(crate) trait Jobs: JobReader + JobStore + JobAttempts {}

@@ -38,6 +38,7 @@ fn rows_of_a_cluster(path: &Path) {
          INSERT INTO blobs VALUES ('d', 0, 6, x'00ff'), ('d', 1, 6, x'');
          INSERT INTO kept_outputs VALUES (x'04', 1, 0, 'c', 6, 2, x'00ff'), (x'04', 2, 0, 'c', 6, NULL, x'01');
          INSERT INTO mcp_pins VALUES (1, '{}');
+         INSERT INTO cursors VALUES ('matrix', 'since', 's1');
          INSERT INTO moved_conversations VALUES ('telegram', '-1', '-1001', 1);
          INSERT INTO sign_in_links VALUES ('d', 9);",
     )

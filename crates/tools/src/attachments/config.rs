@@ -6,17 +6,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AttachmentsConfig {
-    /// Whether messages may have attachments.
-    pub enabled: bool,
     /// Largest file in bytes, 1 to [`MAX_BYTES`].
     pub max_bytes: u64,
-    /// Most files of one message, 1 to [`MAX_COUNT`].
+    /// Most files of one message, at most [`MAX_COUNT`]. 0: messages have no attachments.
     pub max_count: usize,
     /// Most bytes that one person may upload within 24 hours, at least 1.
     pub max_bytes_per_day: u64,
     /// Most bytes of one file's text that the model reads, 1 to [`MAX_TEXT_BYTES`].
     pub max_text_bytes: usize,
-    /// Hours for which a link to a sent file is valid, 1 to [`MAX_LINK_HOURS`].
+    /// Hours for which a link to a sent file is valid.
+    #[serde(skip)]
     pub link_hours: u32,
 }
 
@@ -37,13 +36,10 @@ pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 /// what a model reads of a file.
 pub(super) const MAX_PDF_PAGES: u32 = 100;
 
-/// Upper end of [`AttachmentsConfig::link_hours`]: a year.
-pub const MAX_LINK_HOURS: u32 = 8760;
-
 impl Default for AttachmentsConfig {
+    /// 24 hours for a link: a person opens a file on the day on which it was sent, and a forwarded link soon ends.
     fn default() -> Self {
         Self {
-            enabled: true,
             max_bytes: 20 * 1024 * 1024,
             max_count: 10,
             max_bytes_per_day: 200 * 1024 * 1024,
@@ -54,17 +50,22 @@ impl Default for AttachmentsConfig {
 }
 
 impl AttachmentsConfig {
+    /// Whether messages may have attachments.
+    pub(super) fn enabled(&self) -> bool {
+        self.max_count > 0
+    }
+
     /// Lists all problems; each line begins with the full key.
     pub fn validate(&self) -> Vec<String> {
         let rows = [
-            ("max_bytes", self.max_bytes, MAX_BYTES),
-            ("max_count", self.max_count as u64, MAX_COUNT as u64),
-            ("max_bytes_per_day", self.max_bytes_per_day, i64::MAX as u64),
-            ("max_text_bytes", self.max_text_bytes as u64, MAX_TEXT_BYTES as u64),
-            ("link_hours", u64::from(self.link_hours), u64::from(MAX_LINK_HOURS)),
+            ("max_bytes", self.max_bytes, 1, MAX_BYTES),
+            ("max_count", self.max_count as u64, 0, MAX_COUNT as u64),
+            ("max_bytes_per_day", self.max_bytes_per_day, 1, i64::MAX as u64),
+            ("max_text_bytes", self.max_text_bytes as u64, 1, MAX_TEXT_BYTES as u64),
         ];
-        let bad = rows.into_iter().filter(|(_, value, most)| !(1..=*most).contains(value));
-        bad.map(|(key, value, most)| format!("attachments.{key}: must be 1 to {most}, not {value}")).collect()
+        let bad = rows.into_iter().filter(|(_, value, least, most)| !(*least..=*most).contains(value));
+        bad.map(|(key, value, least, most)| format!("attachments.{key}: must be {least} to {most}, not {value}"))
+            .collect()
     }
 }
 
@@ -75,9 +76,9 @@ mod tests {
     #[test]
     fn every_limit_has_a_range() {
         assert!(AttachmentsConfig::default().validate().is_empty());
-        let bad = AttachmentsConfig { max_bytes: 0, max_count: 21, link_hours: 0, ..AttachmentsConfig::default() };
+        let bad = AttachmentsConfig { max_bytes: 0, max_count: 21, ..AttachmentsConfig::default() };
         let keys: Vec<String> =
             bad.validate().iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect();
-        assert_eq!(keys, ["attachments.max_bytes", "attachments.max_count", "attachments.link_hours"]);
+        assert_eq!(keys, ["attachments.max_bytes", "attachments.max_count"]);
     }
 }

@@ -365,7 +365,7 @@ pub(crate) fn cleaned(name: &str) -> String {
 #[async_trait]
 impl AttachmentIntake for Attachments {
     fn max_count(&self) -> usize {
-        if self.config.enabled { self.config.max_count } else { 0 }
+        self.config.max_count
     }
 
     fn max_bytes(&self) -> u64 {
@@ -373,7 +373,7 @@ impl AttachmentIntake for Attachments {
     }
 
     async fn take(&self, from: &Uploader, name: &str, bytes: ByteStream) -> Result<Upload, AttachmentError> {
-        if !self.config.enabled {
+        if !self.config.enabled() {
             return Err(AttachmentError::Disabled);
         }
         let (since, limit) = (self.since(), self.config.max_bytes_per_day);
@@ -399,7 +399,7 @@ impl AttachmentIntake for Attachments {
     }
 
     async fn take_whole(&self, from: &Uploader, name: &str, bytes: Bytes) -> Result<Upload, AttachmentError> {
-        if !self.config.enabled {
+        if !self.config.enabled() {
             return Err(AttachmentError::Disabled);
         }
         let (blobs, whole) = (self.blobs.clone(), bytes.clone());

@@ -32,20 +32,17 @@ pub(super) const END_MARGIN: Duration = Duration::from_secs(20);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// Program and arguments, such as `["grep", "-rn", "a word", "src"]`. No shell: no pipes, no `*`, no `$X`.
+    /// Program and arguments. No shell: no pipes, no `*`, no `$X`.
     #[schemars(length(min = 1, max = 512))]
     argv: Vec<String>,
-    /// The working directory; `.` without it.
     #[serde(default)]
     directory: Option<String>,
-    /// Most seconds; the operator's limit without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_s: Option<u32>,
-    /// Its standard input.
     #[serde(default)]
     stdin: Option<String>,
-    /// Goes on beside this run; the tool process reads it, and writes to it if stdin is left out.
+    /// Goes on after the call; the tool process reads and writes it.
     #[serde(default)]
     background: bool,
     /// With background: also after this run. A person is asked.
@@ -79,7 +76,7 @@ pub(super) struct TimeLimits {
 
 impl TimeLimits {
     pub(super) fn of(config: &CommandsConfig) -> Self {
-        Self { default_s: config.timeout_s, max_s: config.max_timeout_s }
+        Self { default_s: config.timeout_s(), max_s: config.max_timeout_s }
     }
 
     /// # Errors
@@ -105,8 +102,7 @@ impl TimeLimits {
 
 impl RunCommand {
     pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description =
-            "Runs a program in the workspace and returns its output. Without background, no process outlives the call.";
+        let description = "Runs a program in the workspace and returns its output.";
         let limits = TimeLimits::of(config);
         let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, limits.gate());
         let mut spec = ToolSpec {

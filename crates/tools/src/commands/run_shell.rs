@@ -44,7 +44,7 @@ pub(super) struct RunShell {
 
 impl RunShell {
     pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &ToolsConfig) -> Self {
-        let rather = match config.commands.enabled {
+        let rather = match config.commands.enabled() {
             true => "; prefer run_command",
             false => "",
         };

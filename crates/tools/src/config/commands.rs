@@ -10,15 +10,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandsConfig {
-    /// Whether the tool `run_command` exists.
-    pub enabled: bool,
-    /// Time limit of a command if the call sets none, in seconds; 1 to [`Self::max_timeout_s`].
-    pub timeout_s: u32,
     /// Longest time limit that a call may set, in seconds; 1 to [`MAX_TIMEOUT_S`].
     pub max_timeout_s: u32,
     /// Commands of one conversation that may go on in the background at the same time, 0 to [`MAX_BACKGROUND`]; 0: none.
     pub background: usize,
-    /// Programs that may run, as globs of names (`git`, `cargo*`) or, with a slash, of paths (`/usr/bin/*`).
+    /// Programs that may run, as globs of names (`git`, `cargo*`) or, with a slash, of paths (`/usr/bin/*`). Empty: the
+    /// tool `run_command` does not exist.
     pub allow: Vec<String>,
     /// Programs that may not run even if [`Self::allow`] matches them. This list only prevents mistakes, because an
     /// allowed program can start others. The sandbox enforces the limits.
@@ -40,6 +37,10 @@ pub struct ShellConfig {
 /// Upper end of [`CommandsConfig::max_timeout_s`]: one day.
 pub const MAX_TIMEOUT_S: u32 = 86_400;
 
+/// Time limit of a command if the call sets none, in seconds. Two minutes: most builds and tests of a project are done
+/// by then, and the model may ask for more.
+const TIMEOUT_S: u32 = 120;
+
 /// Upper end of [`CommandsConfig::background`]: the number in all.
 pub const MAX_BACKGROUND: usize = 32;
 
@@ -56,8 +57,6 @@ impl Default for CommandsConfig {
         // Programs that change the user, the mounts or the namespaces. None of them works inside the sandbox.
         let denied = ["sudo", "su", "doas", "pkexec", "mount", "umount", "chroot", "nsenter", "unshare", "bwrap"];
         Self {
-            enabled: true,
-            timeout_s: 120,
             max_timeout_s: 1800,
             background: 8,
             allow: vec!["*".to_owned()],
@@ -69,18 +68,22 @@ impl Default for CommandsConfig {
 }
 
 impl CommandsConfig {
+    /// Whether the tool `run_command` exists.
+    pub fn enabled(&self) -> bool {
+        !self.allow.is_empty()
+    }
+
+    /// Time limit of a command if the call sets none, in seconds.
+    pub fn timeout_s(&self) -> u32 {
+        TIMEOUT_S.min(self.max_timeout_s)
+    }
+
     /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(1..=MAX_TIMEOUT_S).contains(&self.max_timeout_s) {
             let is = self.max_timeout_s;
             problems.push(format!("tools.commands.max_timeout_s: must be from 1 to {MAX_TIMEOUT_S}, is {is}"));
-        }
-        if !(1..=self.max_timeout_s).contains(&self.timeout_s) {
-            problems.push(format!(
-                "tools.commands.timeout_s: must be from 1 to {} (max_timeout_s), is {}",
-                self.max_timeout_s, self.timeout_s
-            ));
         }
         if self.background > MAX_BACKGROUND {
             let is = self.background;
@@ -141,8 +144,6 @@ mod tests {
         let variables =
             [("1A", "x"), ("LD_PRELOAD", "x"), ("PATH", "x"), ("GIT_DIR", "x"), ("OK", "a\0b"), ("FINE", "x")];
         let config = CommandsConfig {
-            enabled: true,
-            timeout_s: 0,
             max_timeout_s: MAX_TIMEOUT_S + 1,
             background: MAX_BACKGROUND + 1,
             allow: vec!["[".to_owned()],
@@ -157,7 +158,6 @@ mod tests {
             keys,
             [
                 "tools.commands.max_timeout_s",
-                "tools.commands.timeout_s",
                 "tools.commands.background",
                 "tools.commands.allow",
                 "tools.commands.deny",

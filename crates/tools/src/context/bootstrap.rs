@@ -28,7 +28,7 @@ pub(super) fn stamps(workspace: &Workspace, config: &ContextConfig) -> Stamps {
 /// Reads the files. Blocks.
 pub(super) fn read(workspace: &Workspace, config: &ContextConfig) -> Bootstrap {
     let mut bootstrap = Bootstrap::default();
-    let mut budget = config.total_max_chars;
+    let mut budget = config.total_max_chars();
     for name in &config.files {
         match read_one(workspace, name) {
             Ok(Some(whole)) => match fit(name, &whole, config.file_max_chars, budget) {
@@ -150,15 +150,15 @@ mod tests {
     #[test]
     fn long_files_are_cut_and_files_without_space_are_named() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c"] {
+        for name in ["a", "b", "c", "d"] {
             fs::write(dir.path().join(name), name.repeat(3000)).unwrap();
         }
-        let config = ContextConfig { file_max_chars: 1000, total_max_chars: 1600, ..config(&["a", "b", "c"]) };
+        let config = ContextConfig { file_max_chars: 1000, ..config(&["a", "b", "c", "d"]) };
         let bootstrap = read_in(dir.path(), &config);
-        assert_eq!(names(&bootstrap), ["a", "b"]);
+        assert_eq!(names(&bootstrap), ["a", "b", "c"]);
         assert!(bootstrap.files.iter().all(|file| file.cut && file.whole_chars == 3000));
-        assert!(bootstrap.files.iter().map(|file| file.text.chars().count()).sum::<usize>() <= 1600);
-        assert_eq!(bootstrap.skipped[0].what, "c");
+        assert!(bootstrap.files.iter().map(|file| file.text.chars().count()).sum::<usize>() <= 3000);
+        assert_eq!(bootstrap.skipped[0].what, "d");
         assert!(bootstrap.skipped[0].why.contains("have used up the space"), "{:?}", bootstrap.skipped);
     }
 

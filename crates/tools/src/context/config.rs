@@ -15,9 +15,9 @@ pub struct ContextConfig {
     pub files: Vec<String>,
     /// Most characters of one file; [`MIN_CHARS`] to [`MAX_CHARS`].
     pub file_max_chars: usize,
-    /// Most characters of all files together; [`MIN_CHARS`] to [`MAX_CHARS`].
-    pub total_max_chars: usize,
-    /// Time zone of the date in the prompt, as an IANA name. Absent: the time zone of the machine.
+    /// Time zone of the date in the prompt, as an IANA name. Absent: the time zone of the machine. The settings have it
+    /// as `agent.timezone`.
+    #[serde(skip)]
     pub timezone: Option<String>,
 }
 
@@ -27,22 +27,26 @@ pub const MAX_CHARS: usize = 1_000_000;
 /// Lower end of these limits. Below it, the cut text would say less than the line that reports the cut.
 pub const MIN_CHARS: usize = 500;
 
+/// Most characters of all files together, in multiples of those of one. Three: a prompt has the most important files in
+/// full, and the rest of the model's context stays free.
+const FULL_FILES: usize = 3;
+
 /// Most files. Each one is checked before each run.
 const MAX_FILES: usize = 32;
 
 impl Default for ContextConfig {
     fn default() -> Self {
         let files = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "MEMORY.md"];
-        Self {
-            files: files.map(str::to_owned).to_vec(),
-            file_max_chars: 20_000,
-            total_max_chars: 60_000,
-            timezone: None,
-        }
+        Self { files: files.map(str::to_owned).to_vec(), file_max_chars: 20_000, timezone: None }
     }
 }
 
 impl ContextConfig {
+    /// Most characters of all files together.
+    pub fn total_max_chars(&self) -> usize {
+        self.file_max_chars.saturating_mul(FULL_FILES).min(MAX_CHARS)
+    }
+
     /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -57,16 +61,9 @@ impl ContextConfig {
                 problems.push(format!("context.files: {file} is there twice"));
             }
         }
-        for (key, value) in [("file_max_chars", self.file_max_chars), ("total_max_chars", self.total_max_chars)] {
-            if !(MIN_CHARS..=MAX_CHARS).contains(&value) {
-                problems.push(format!("context.{key}: must be from {MIN_CHARS} to {MAX_CHARS}, is {value}"));
-            }
-        }
-        if let Some(name) = &self.timezone
-            && jiff::tz::TimeZone::get(name).is_err()
-        {
-            problems
-                .push(format!("context.timezone: {name:?} is no time zone; a name such as Europe/Paris is expected"));
+        if !(MIN_CHARS..=MAX_CHARS).contains(&self.file_max_chars) {
+            let is = self.file_max_chars;
+            problems.push(format!("context.file_max_chars: must be from {MIN_CHARS} to {MAX_CHARS}, is {is}"));
         }
         problems
     }
@@ -76,11 +73,9 @@ impl ContextConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SkillsConfig {
-    /// Whether Belay searches for skills.
-    pub enabled: bool,
     /// Additional directories of skills. Those of the workspace come first.
     pub dirs: Vec<PathBuf>,
-    /// Names of the allowed skills. Absent: all skills are allowed.
+    /// Names of the allowed skills. Absent: all skills are allowed. Empty: Belay does not search for skills.
     pub allow: Option<Vec<String>>,
     /// Most characters of the list of skills in a prompt; [`MIN_CHARS`] to [`MAX_CHARS`].
     #[serde(skip)]
@@ -110,7 +105,7 @@ impl Default for SkillEntry {
 
 impl Default for SkillsConfig {
     fn default() -> Self {
-        Self { enabled: true, dirs: Vec::new(), allow: None, max_prompt_chars: 18_000, entries: BTreeMap::new() }
+        Self { dirs: Vec::new(), allow: None, max_prompt_chars: 18_000, entries: BTreeMap::new() }
     }
 }
 
@@ -118,6 +113,11 @@ impl Default for SkillsConfig {
 const MAX_DIRS: usize = 16;
 
 impl SkillsConfig {
+    /// Whether Belay searches for skills.
+    pub fn enabled(&self) -> bool {
+        self.allow.as_ref().is_none_or(|names| !names.is_empty())
+    }
+
     /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -188,19 +188,12 @@ mod tests {
     #[test]
     fn all_problems_are_reported_with_their_keys() {
         let files = ["AGENTS.md", "../x", "/etc/passwd", "", "a\nb", "AGENTS.md"];
-        let context = ContextConfig {
-            files: files.map(str::to_owned).to_vec(),
-            file_max_chars: 0,
-            total_max_chars: MAX_CHARS + 1,
-            timezone: Some("Middle/Earth".to_owned()),
-        };
+        let context =
+            ContextConfig { files: files.map(str::to_owned).to_vec(), file_max_chars: 0, ..ContextConfig::default() };
         let problems = context.validate();
         let keys: Vec<_> = problems.iter().map(|problem| problem.split(": ").next().unwrap_or_default()).collect();
         let file = "context.files";
-        assert_eq!(
-            keys,
-            [file, file, file, file, file, "context.file_max_chars", "context.total_max_chars", "context.timezone"]
-        );
+        assert_eq!(keys, [file, file, file, file, file, "context.file_max_chars"]);
         let dangerous = [
             ("PATH", "x"),
             ("LD_PRELOAD", "x"),

@@ -100,12 +100,12 @@ impl Library {
 
     /// Whether there may be skills that `read_file` cannot reach.
     pub(super) fn reaches_out(&self) -> bool {
-        self.config.enabled && !self.config.dirs.is_empty()
+        self.config.enabled() && !self.config.dirs.is_empty()
     }
 
     /// Scans for skills. Returns the same `Arc` as before if nothing has changed. Blocks.
     pub(super) fn scan(&self, workspace: &Arc<Workspace>) -> Arc<Skills> {
-        if !self.config.enabled {
+        if !self.config.enabled() {
             return self.known();
         }
         let mut scan =

@@ -27,12 +27,10 @@ const MAX_LISTED: usize = 10;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file.
     path: String,
-    /// The text to replace, exactly as in the file, with white space. It must occur once.
+    /// Exactly as in the file, with white space. It must occur once.
     #[schemars(length(min = 1))]
     old: String,
-    /// The text in its place; may be empty.
     new: String,
     /// Replaces every occurrence.
     #[serde(default)]
@@ -58,7 +56,7 @@ struct Fitted {
 
 impl EditFile {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Replaces an exact piece of text in a file. Read the file first.";
+        let description = "Replaces a text in a file. Read the file first.";
         let spec = arguments::spec::<Arguments>("edit_file", description, Effect::Write, Duration::from_secs(30));
         let spec = ToolSpec { idempotent: false, approval: Ask::UnlessApproved, ..spec };
         Self { spec, workspace, max_read_bytes: config.max_file_bytes, max_write_bytes: config.max_write_bytes }

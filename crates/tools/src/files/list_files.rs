@@ -21,7 +21,6 @@ const MAX_ENTRIES_BYTES: usize = 60 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The directory, such as `.`.
     path: String,
 }
 
@@ -34,7 +33,7 @@ pub(crate) struct ListFiles {
 
 impl ListFiles {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Lists a directory: names, sizes in bytes, directories with a slash at the end.";
+        let description = "Lists a directory.";
         Self {
             // File names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {

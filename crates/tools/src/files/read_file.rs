@@ -32,13 +32,11 @@ const CHUNK_BYTES: u64 = 256 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file, such as `notes/today.md`.
     path: String,
     /// First line, from 1.
     #[serde(default)]
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// Most lines; 2000 without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
@@ -71,7 +69,7 @@ struct Window {
 
 impl ReadFile {
     pub(crate) fn new(workspace: Arc<Workspace>, pictures: Pictures, config: &ToolsConfig) -> Self {
-        let description = "Reads a text file, in parts if it is long, or shows a picture (PNG, JPEG, GIF, WebP).";
+        let description = "Reads lines of a text file, or shows a picture.";
         Self {
             // File contents and names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {

@@ -39,13 +39,12 @@ const MAX_MATCHES: u32 = 1000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// A regular expression for a line, such as `(?i)todo`. No look-around, no back-references.
+    /// Such as `(?i)todo`.
     #[schemars(length(min = 1, max = 1000))]
     pattern: String,
-    /// A directory or file; all of the workspace without it.
     #[serde(default)]
     path: Option<String>,
-    /// Only files like `*.rs` or, with a slash, `src/**/*.{c,h}`.
+    /// Such as `*.rs` or `src/**/*.{c,h}`.
     #[serde(default)]
     #[schemars(length(max = 1000))]
     glob: Option<String>,
@@ -53,7 +52,6 @@ struct Arguments {
     #[serde(default)]
     #[schemars(range(max = 20))]
     context: Option<u32>,
-    /// Most matches; 100 without it.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     max: Option<u32>,
@@ -68,8 +66,7 @@ pub(crate) struct SearchFiles {
 
 impl SearchFiles {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description =
-            "Finds lines in text files by a regular expression. Leaves out .git, and does not follow links.";
+        let description = "Finds lines in text files by a regular expression.";
         let timeout = MAX_SEARCH_TIME + Duration::from_secs(10);
         Self {
             // File contents and names may come from other people or programs, so they are untrusted content.

@@ -19,9 +19,7 @@ use crate::workspace::Workspace;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file, such as `notes/today.md`.
     path: String,
-    /// All of its text.
     content: String,
     /// Makes missing directories.
     #[serde(default)]
@@ -37,7 +35,7 @@ pub(crate) struct WriteFile {
 
 impl WriteFile {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Writes a whole file, new or in place of the old one. To change a part, use edit_file.";
+        let description = "Writes a whole file, new or in place of the old one.";
         let spec = arguments::spec::<Arguments>("write_file", description, Effect::Write, Duration::from_secs(30));
         let spec = ToolSpec { approval: Ask::UnlessApproved, ..spec };
         Self { spec, workspace, max_bytes: config.max_write_bytes }

@@ -29,9 +29,9 @@ const MAX_NOTES_BYTES: usize = 50 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecallArguments {
-    /// Words, any of which is enough; empty for all notes.
+    /// Any of these words; empty for all notes.
     query: String,
-    /// Searches conversations also if notes are found.
+    /// Searches them also if notes are found.
     #[serde(default)]
     conversations: bool,
 }
@@ -52,8 +52,7 @@ struct Recalled {
 
 impl Recall {
     pub(crate) fn new(notes: Arc<dyn NoteStore>, meaning: Option<Meaning>) -> Self {
-        let description =
-            "Finds saved notes, and what was said in earlier conversations with the user or in this group.";
+        let description = "Finds saved notes, and what was said in earlier conversations.";
         let limit = if meaning.is_some() { RECALL_LIMIT } else { TIMEOUT };
         let spec = arguments::spec::<RecallArguments>("recall", description, Effect::Read, limit);
         Self { spec, notes, meaning }

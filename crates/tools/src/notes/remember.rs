@@ -21,10 +21,9 @@ pub(super) const MAX_TEXT_BYTES: usize = 16 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RememberArguments {
-    /// A short name, such as `birthday`. Replaces the note with this key.
+    /// Such as `birthday`. Replaces the note with this key.
     #[schemars(length(min = 1, max = 128))]
     key: Option<String>,
-    /// The note.
     #[schemars(length(min = 1))]
     text: String,
 }
@@ -38,7 +37,7 @@ pub(crate) struct Remember {
 
 impl Remember {
     pub(crate) fn new(notes: Arc<dyn NoteStore>, clock: Arc<dyn Clock>) -> Self {
-        let description = "Saves a note about the user, or about the group, for all later conversations with them.";
+        let description = "Saves a note about the user or the group for later conversations.";
         let spec = arguments::spec::<RememberArguments>("remember", description, Effect::Write, TIMEOUT);
         let spec = ToolSpec { kind: Some(ToolKind::Note), ..spec };
         Self { spec, notes, clock }

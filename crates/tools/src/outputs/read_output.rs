@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Effect, OutputName, OutputPart, RunReader, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{
+    Effect, OutputName, OutputPart, READ_OUTPUT, RunReader, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -39,10 +41,10 @@ pub(crate) struct ReadOutput {
 impl ReadOutput {
     pub(crate) fn new(outputs: KeptOutputs, runs: Arc<dyn RunReader>) -> Self {
         let description = "Returns a part of a long output that was cut. The cut result names it.";
-        let spec = arguments::spec::<Arguments>("read_output", description, Effect::Read, Duration::from_secs(10));
+        let spec = arguments::spec::<Arguments>(READ_OUTPUT, description, Effect::Read, Duration::from_secs(10));
         // Most stored outputs come from other programs or web pages. The store does not record their source, so every
         // output counts as untrusted content.
-        Self { spec: ToolSpec { untrusted: true, ..spec }, outputs, runs }
+        Self { spec: ToolSpec { untrusted: true, deferred: true, ..spec }, outputs, runs }
     }
 
     /// Whether the run is the caller's run, or an earlier run of the same session.

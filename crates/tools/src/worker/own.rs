@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_protocol::Tool;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use crate::config::{CommandsConfig, ShellConfig, ToolsConfig};
+use crate::config::{ShellConfig, ToolsConfig};
 use crate::outputs::KeptOutputs;
 use crate::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use crate::sandbox::launch::calls;
@@ -35,7 +35,6 @@ pub fn own_tools(environment: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, 
     let sandbox_config = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
     let config = ToolsConfig {
         workspace: Some(environment.workspace.clone()),
-        commands: CommandsConfig { enabled: true, ..CommandsConfig::default() },
         shell: ShellConfig { enabled: false },
         sandbox: sandbox_config.clone(),
         ..ToolsConfig::default()

@@ -73,25 +73,22 @@ fn in_steps(steps: &[u64]) -> String {
 
 /// The settings that decide about a finding.
 pub(super) fn settings(finding: &Finding) -> Vec<&'static str> {
-    let has = |fact: &str| finding.facts.contains_key(fact);
     let of_rule: &[&'static str] = match (finding.rule.as_str(), finding.reason) {
-        (CONSECUTIVE_IDENTICAL_TOOL_CALLS, _) => &["stops.tool_loops.repeats", "stops.tool_loops.max_period"],
-        (SAME_RESULT_FOR_VARIED_ARGUMENTS, _) => {
-            &["stops.tool_loops.same_result", "stops.tool_loops.same_short_result"]
+        (CONSECUTIVE_IDENTICAL_TOOL_CALLS | REPEATED_CALLS_WITHOUT_PROGRESS | POLLING_WITHOUT_PROGRESS, _) => {
+            &["stops.tool_loops.polling_tools", "stops.tool_loops.harmless_tools"]
         }
-        (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("repeated_answers") => &["stops.tool_loops.repeated_answers"],
-        (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("idle") => &["stops.tool_loops.repeats"],
-        (REPEATED_CALLS_WITHOUT_PROGRESS, _) => &["stops.tool_loops.repeats", "stops.tool_loops.alternating"],
-        (POLLING_WITHOUT_PROGRESS, _) => &["stops.tool_loops.polls", "stops.tool_loops.polling_tools"],
-        (_, StopReason::RepeatedReplies) => &["stops.repeated_replies"],
-        (_, StopReason::ConsecutiveErrors) => &["stops.errors_stop"],
-        (_, StopReason::EmptyReplies) => &["stops.empty_replies"],
-        (_, StopReason::UnknownTools) => &["stops.unknown_tools"],
-        (_, StopReason::InvalidArguments) => &["stops.invalid_arguments"],
-        (_, StopReason::ApprovalReasks) => &["stops.approval_reasks"],
-        (_, StopReason::CompactionLoop) => &["stops.compactions_without_gain"],
+        // A rule of the operator's with the name of a built-in one replaces it.
+        (
+            _,
+            StopReason::ConsecutiveErrors
+            | StopReason::EmptyReplies
+            | StopReason::UnknownTools
+            | StopReason::InvalidArguments
+            | StopReason::ApprovalReasks
+            | StopReason::CompactionLoop,
+        ) => &["stops.rules"],
         (_, StopReason::OperatorRule) => &["stops.rules"],
-        (_, StopReason::Chanting) => &[],
+        (_, StopReason::Chanting | StopReason::ToolLoop | StopReason::RepeatedReplies) => &[],
         _ => return vec!["limits"],
     };
     let of_detection = [StopReason::ToolLoop, StopReason::Chanting, StopReason::RepeatedReplies];

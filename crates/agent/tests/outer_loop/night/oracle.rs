@@ -15,7 +15,7 @@ use super::model::NightModel;
 use super::world::{Life, World};
 use super::{Answers, Crashes};
 
-/// A time that is later counts as missed where nothing else is said: `routines.grace_s`.
+/// A time that is later counts as missed: the grace of routines.
 const GRACE_MS: i64 = 60_000;
 
 /// How many of a hundred are done at least, where nothing but chance is against it: a model that errs in five calls of a

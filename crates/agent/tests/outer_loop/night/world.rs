@@ -259,8 +259,9 @@ impl Outbox for WatchedOutbox {
         &self,
         at: UnixMillis,
         leases: Option<&[WorkLease]>,
+        settling: &[ChannelId],
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let rows = self.outbox.settle_interrupted(at, leases).await?;
+        let rows = self.outbox.settle_interrupted(at, leases, settling).await?;
         lock(&self.post).ambiguous.extend(rows.iter().map(|row| row.message.id));
         Ok(rows)
     }

@@ -48,7 +48,7 @@ async fn a_sender_has_so_many_messages_open_in_all_sessions_together_and_others_
 #[tokio::test(start_paused = true)]
 async fn bytes_are_bounded_for_each_sender_and_for_all_together() {
     let mut setup = Setup::new(ScriptedModel::new((0..4).map(|_| Scripted::hang())));
-    (setup.queue.max_bytes_per_sender, setup.queue.max_bytes) = (1_000, 1_500);
+    (setup.queue.max_bytes_per_sender, setup.queue.max_bytes) = (Some(1_000), 1_500);
     let agent = setup.start().await;
     let text = "x".repeat(600);
     for (who, expected) in
@@ -133,7 +133,7 @@ async fn runs_that_wait_for_an_approval_are_no_waiting_messages_of_their_sender_
 #[tokio::test(start_paused = true)]
 async fn declared_outputs_and_options_count_among_the_bytes_and_messages_of_all_are_bounded() {
     let mut setup = Setup::new(ScriptedModel::new((0..4).map(|_| Scripted::hang())));
-    setup.queue.max_bytes_per_sender = 1_000;
+    setup.queue.max_bytes_per_sender = Some(1_000);
     let agent = setup.start().await;
     let long = "x".repeat(900);
     let options = RunOptions { extra_prompt: Some(long.clone()), ..RunOptions::default() };

@@ -165,7 +165,7 @@ async fn what_was_said_when_the_time_is_up_stays_where_no_closing_turn_answers()
         let script =
             [hanging].into_iter().chain(closing.map(Scripted::text)).chain([Scripted::text("there was a king")]);
         let mut setup = setup(script);
-        let own = format!("closing_turn = {}\n[limits]\nactive_s = 60", closing.is_some());
+        let own = format!("closing_turn_s = {}\n[limits]\nactive_s = 60", if closing.is_some() { 60 } else { 0 });
         setup.rules = rules(&own);
         let mut agent = setup.start().await;
         let first = agent.one.accepted("alice", "tell me a story").await;

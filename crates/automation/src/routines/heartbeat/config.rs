@@ -6,7 +6,6 @@ use belay_protocol::{ReplyRoute, UnixMillis};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use crate::routines::check;
 use crate::routines::config::ANY_DATE;
 use belay_schedule::QuietHours;
 use belay_schedule::schedule::Schedule;
@@ -30,19 +29,22 @@ pub struct HeartbeatConfig {
     pub every: Option<String>,
     /// Time of a daily beat, in place of `every`: `HH:MM` in `zone`.
     pub at: Option<String>,
-    /// The time zone of `at` and of the quiet hours, as an IANA name.
+    /// The time zone of `at` and of the quiet hours, as an IANA name. The settings have it as `agent.timezone`.
+    #[serde(skip)]
     pub zone: String,
     /// Hours without beats, `HH:MM-HH:MM` in `zone`; they may include midnight. Empty, or two equal times: no quiet
     /// hours.
     pub quiet_hours: String,
     /// The file of the workspace that lists what to check.
+    #[serde(skip)]
     pub file: String,
     /// Seconds without a message from people after which beats are skipped. Counts messages in the conversation of
     /// `deliver_to`, or in all conversations when that is not set. At most a year. 0: no limit.
     pub idle_after_s: u64,
     /// Where alerts go. Absent: alerts are recorded and not sent.
     pub deliver_to: Option<DeliverTo>,
-    /// The name of the model. Absent: the configured one.
+    /// The name of the model. Absent: the configured one. The settings have it as `llm.small_model`.
+    #[serde(skip)]
     pub model: Option<String>,
     /// Whether the model may call tools that need no approval.
     pub use_tools: bool,
@@ -88,6 +90,12 @@ impl HeartbeatConfig {
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let beats = self.beats().map_err(|problem| problems.push(problem)).ok();
+        // A daily beat is a cron line.
+        if self.at.is_some() && !belay_schedule::HAS_CRON {
+            let absent = "heartbeat.at: this build of Belay reads no cron lines (feature cron); remove the setting and use \
+                          heartbeat.every, or use a build with it: `belay --version --long` lists the parts";
+            problems.push(absent.to_owned());
+        }
         let quiet = QuietHours::read(&self.quiet_hours);
         if let Err(what) = &quiet {
             problems.push(format!("heartbeat.quiet_hours: {what}"));
@@ -98,22 +106,12 @@ impl HeartbeatConfig {
             let hours = &self.quiet_hours;
             problems.push(format!("heartbeat.at: it lies in the quiet hours, {hours}, so that it would never run"));
         }
-        if let Err(error) = Zone::named(&self.zone) {
-            problems.push(format!("heartbeat.zone: {error}"));
-        }
-        if !check::is_path(&self.file) {
-            problems.push("heartbeat.file: must be the path of a file within the workspace, without `..`".to_owned());
-        }
         if self.idle_after_s > IDLE_MAX_S {
             problems
                 .push(format!("heartbeat.idle_after_s: must be at most {IDLE_MAX_S} (a year); 0 never counts as idle"));
         }
         if self.deliver_to.as_ref().is_some_and(|to| to.channel.is_empty() || to.conversation.is_empty()) {
             problems.push("heartbeat.deliver_to: must name a channel and a conversation in it".to_owned());
-        }
-        if self.model.as_ref().is_some_and(String::is_empty) {
-            problems
-                .push("heartbeat.model: must be the name of a model; leave it out for the configured one".to_owned());
         }
         problems
     }
@@ -167,7 +165,7 @@ impl Heartbeat {
         }
         let beats = config.beats()?;
         let quiet = QuietHours::read(&config.quiet_hours)?;
-        let zone = Zone::named(&config.zone).map_err(|error| error.to_string())?.time;
+        let zone = Zone::named(&config.zone).map_err(|error| format!("agent.timezone: {error}"))?.time;
         Ok(Self { config, beats, quiet, zone })
     }
 
@@ -206,6 +204,7 @@ impl Heartbeat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routines::check;
 
     fn problems(toml: &str) -> Vec<String> {
         toml::from_str::<HeartbeatConfig>(toml).expect("read").validate()
@@ -233,11 +232,8 @@ mod tests {
             ),
             (r#"quiet_hours = "22-7""#, Some("heartbeat.quiet_hours: ")),
             (r#"quiet_hours = """#, None),
-            (r#"zone = "Mars/Olympus""#, Some("heartbeat.zone: there is no time zone")),
-            (r#"file = "../secrets""#, Some("heartbeat.file: ")),
             ("idle_after_s = 40000000", Some("heartbeat.idle_after_s: ")),
             (r#"deliver_to = { channel = "telegram", conversation = "" }"#, Some("heartbeat.deliver_to: ")),
-            (r#"model = """#, Some("heartbeat.model: ")),
         ] {
             let found = problems(toml);
             match expected {

@@ -31,7 +31,7 @@ pub(super) fn why(reason: SkipReason) -> &'static str {
         SkipReason::QuietHours => "These are the quiet hours (heartbeat.quiet_hours).",
         SkipReason::BackOff => "Recent beats failed, and the back-off is not over.",
         SkipReason::NoRoute => "There is no recipient (heartbeat.deliver_to), and there are no tools.",
-        SkipReason::NothingToDo => "There is nothing to do: heartbeat.file is missing or empty.",
+        SkipReason::NothingToDo => "There is nothing to do: its file is missing or empty.",
         SkipReason::Idle => "No message has arrived for heartbeat.idle_after_s.",
         SkipReason::AtWork => "The conversation that it writes to is busy.",
         SkipReason::NoBudget => "The day's budget is used up (limits.usd_per_day or limits.usd_per_day_for.heartbeat).",

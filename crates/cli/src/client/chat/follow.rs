@@ -1,6 +1,7 @@
 //! What a chat shows of the events of its session. Pure.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use belay_protocol::{ApprovalId, CallId, LiveCall, LiveNews, LiveState, RunId, size_text};
 use serde_json::Value as Json;
@@ -9,7 +10,7 @@ use crate::client::{Place, Said, number, text};
 
 /// Something to show, or to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::client) enum Step {
     /// News of a working run.
     Live(RunId, LiveNews),
     /// A complete text: the answer of a run, or a notice.
@@ -29,13 +30,16 @@ pub(super) enum Step {
 
 /// Reads the events of a session in their order, over any number of connections. Nothing is shown twice.
 #[derive(Debug, Default)]
-pub(super) struct Follow {
+pub(in crate::client) struct Follow {
     /// The number of the last fact.
     place: Place,
     runs: HashMap<RunId, Run>,
     /// The runs that have ended, the newest last.
     ended: VecDeque<RunId>,
 }
+
+/// Most characters of the arguments of a call.
+const ARGUMENT_CHARS: usize = 200;
 
 /// Number of ended runs that are remembered. 64: several times the number of messages on their way.
 const ENDED_MAX: usize = 64;
@@ -53,17 +57,17 @@ struct Run {
 
 impl Follow {
     /// The number after which the next connection continues.
-    pub(super) fn cursor(&self) -> Option<u64> {
+    pub(in crate::client) fn cursor(&self) -> Option<u64> {
         self.place.cursor()
     }
 
     /// Whether the end of a run has been seen.
-    pub(super) fn has_ended(&self, run: RunId) -> bool {
+    pub(in crate::client) fn has_ended(&self, run: RunId) -> bool {
         self.ended.contains(&run)
     }
 
     /// Takes the next event.
-    pub(super) fn event(&mut self, event: &Json) -> Vec<Step> {
+    pub(in crate::client) fn event(&mut self, event: &Json) -> Vec<Step> {
         if !self.place.takes(event) {
             return Vec::new();
         }
@@ -92,11 +96,17 @@ impl Follow {
             ("tool", "start") => {
                 let (call, tool) =
                     (CallId::from(text(event, "/data/toolCallId")), text(event, "/data/name").to_owned());
-                run.state.calls.push(LiveCall { id: call, tool, argument: String::new() });
+                let argument = text(event, "/data/arguments").chars().take(ARGUMENT_CHARS).collect();
+                run.state.calls.push(LiveCall { id: call, tool, argument });
                 steps.extend(run.state_changed(id));
             }
             ("tool", "result") => {
-                run.state.calls.retain(|call| call.id != CallId::from(text(event, "/data/toolCallId")));
+                let of = CallId::from(text(event, "/data/toolCallId"));
+                let ended = run.state.calls.iter().position(|call| call.id == of);
+                let is_success = event.pointer("/data/isError").and_then(Json::as_bool) == Some(false);
+                if let Some(call) = ended.map(|at| run.state.calls.remove(at)) {
+                    run.state.end_call(call, Duration::from_millis(number(event, "/data/tookMs")), is_success);
+                }
                 steps.extend(run.state_changed(id));
             }
             ("file", _) => steps.extend(sent_file(event)),

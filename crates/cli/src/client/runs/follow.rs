@@ -39,7 +39,7 @@ pub(super) async fn follow(
     let mut facts = Facts::open(client, None).await?;
     let answer = client.list(&["api", "v1", "runs"], query, "runs", args.limit).await?;
     if !args.client.json {
-        show(head(), args, out);
+        show(head(), "", args, out);
     }
     let listed = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut names = Names::new(args.full);
@@ -88,7 +88,7 @@ fn print(run: &Json, names: &Names, args: &RunsArgs, out: Output<'_>) {
     if args.client.json {
         out.line(&run.to_string());
     } else {
-        show(row(run, id_chars(args), names), args, out);
+        show(row(run, id_chars(args), names), text(run, "/session"), args, out);
     }
 }
 
@@ -96,21 +96,26 @@ fn id_chars(args: &RunsArgs) -> usize {
     if args.full { FULL_ID_CHARS } else { ID_CHARS }
 }
 
-/// Prints a row. On a terminal it fits, and each row has the same columns.
-fn show(cells: Vec<Cell>, args: &RunsArgs, out: Output<'_>) {
+/// Prints a row with this session key. On a terminal it fits, and each row has the same columns.
+fn show(cells: Vec<Cell>, key: &str, args: &RunsArgs, out: Output<'_>) {
     match out.columns() {
-        Some(terminal) => out.table(&on_terminal(cells, args.full, terminal)),
+        Some(terminal) => out.table(&on_terminal(cells, args.full.then(|| key_chars(key)), terminal)),
         None => out.table(&[padded(cells)]),
     }
 }
 
+/// The columns of a whole key: those of an id, so that most rows have the same columns. A longer key moves only its row.
+fn key_chars(key: &str) -> usize {
+    belay_terminal::width(key).max(FULL_KEY_CHARS)
+}
+
 /// The row with exactly the widths of its columns, so that each row gives way in the same columns of a terminal. The
-/// session gets what is left of a wide one.
-fn on_terminal(cells: Vec<Cell>, full: bool, terminal: usize) -> Vec<Vec<Cell>> {
-    let (columns, terminal) = layout(full, FULL_KEY_CHARS, terminal);
+/// session gets what is left of a wide one. `key`: the columns of its key, if ids and keys are shown whole.
+fn on_terminal(cells: Vec<Cell>, key: Option<usize>, terminal: usize) -> Vec<Vec<Cell>> {
+    let (columns, terminal) = layout(key.is_some(), key.unwrap_or_default(), terminal);
     let mut widths = WIDTHS;
-    if full {
-        (widths[0], widths[SESSION]) = (FULL_ID_CHARS, FULL_KEY_CHARS + 2); // `:…` for words that are cut
+    if let Some(key) = key {
+        (widths[0], widths[SESSION]) = (FULL_ID_CHARS, key + 2); // `:…` for words that are cut
     }
     let filled = widths.iter().sum::<usize>() + 2 * (widths.len() - 1); // two columns between each of them and the next
     widths[SESSION] = widened(widths[SESSION], terminal.saturating_sub(filled));
@@ -140,7 +145,7 @@ mod tests {
         });
         let error = OnceLock::new();
         let shown = |width| {
-            let fit = |cells| on_terminal(cells, false, width);
+            let fit = |cells| on_terminal(cells, None, width);
             let rows = [fit(head()), fit(row(&run, ID_CHARS, &Names::default()))].concat();
             let lines = Output::plain(&error).aligned(&rows);
             lines.into_iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
@@ -160,16 +165,19 @@ mod tests {
             ]
         );
         let long = json!({"run_id": "0199e3a0-7b1d-7000", "session": "s".repeat(64)});
-        let cells = on_terminal(row(&long, ID_CHARS, &Names::default()), false, 160);
+        let cells = on_terminal(row(&long, ID_CHARS, &Names::default()), None, 160);
         assert!(Output::plain(&error).aligned(&cells)[0].contains(&"s".repeat(64)), "{cells:?}");
         assert!(
             Output::plain(&error).aligned(&[padded(row(&long, ID_CHARS, &Names::default()))])[0]
                 .contains(&"s".repeat(64))
         );
-        let key = "routine:0199e3a0-7b1d-7000-8000-000000000002";
-        let whole = json!({"run_id": run["run_id"], "session": key});
-        for width in [80, 120] {
-            let cells = on_terminal(row(&whole, FULL_ID_CHARS, &Names::new(true)), true, width);
+        let longer = format!("telegram:{}", "7".repeat(90));
+        for (key, width) in [80, 120]
+            .into_iter()
+            .flat_map(|width| [("routine:0199e3a0-7b1d-7000-8000-000000000002", width), (longer.as_str(), width)])
+        {
+            let whole = json!({"run_id": run["run_id"], "session": key});
+            let cells = on_terminal(row(&whole, FULL_ID_CHARS, &Names::new(true)), Some(key_chars(key)), width);
             let line = Output::plain(&error).aligned(&cells).concat();
             assert!(line.contains(key) && line.starts_with("0199e3a0-7b1d-7000-8000-000000000001 "), "{width}: {line}");
         }

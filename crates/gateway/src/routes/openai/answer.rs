@@ -22,7 +22,7 @@ pub(crate) struct Head {
     pub(crate) model: String,
     session: SessionKey,
     is_named: bool,
-    run: Option<RunId>,
+    pub(super) run: Option<RunId>,
     form: AnswerForm,
     /// The tokens of the run before this answer.
     pub(super) used: UsedTokens,
@@ -58,11 +58,6 @@ impl Head {
     pub(crate) fn of_continued_run(self, run: RunId, at: UnixMillis, part: impl std::fmt::Display) -> Self {
         let head = self.of_run(run, at);
         Self { id: format!("{}-{part}", head.id), ..head }
-    }
-
-    /// The id of the run, or of an answer without one.
-    pub(crate) fn own_id(&self) -> String {
-        self.run.map_or_else(|| self.id.trim_start_matches("chatcmpl-").to_owned(), |run| run.to_string())
     }
 
     /// Sets the tokens that the run has used before this answer.

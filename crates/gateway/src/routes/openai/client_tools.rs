@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::inbound::HistoryLine;
-use belay_protocol::{
-    Arguments, CallChoice, CallId, ClientTool, ClientTools, Message, ToolCall, ToolResult, ToolSchema, ToolStatus,
-};
+use belay_protocol::{Arguments, CallChoice, CallId, ClientTools, Message, ToolCall, ToolResult, ToolStatus};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::error::OpenAiError;
+use super::offered::tools_in;
 use super::request::{ChatMessage, Content};
 use crate::foreign::shown;
 
@@ -43,23 +43,18 @@ enum ChoiceForm {
 
 impl ToolFields {
     /// The tools that the client offers; `None`: none, or the model must not call them.
-    pub(super) fn read(&self, tools: Option<&Value>) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
-        if list(self.functions.as_ref(), "functions")?.is_some_and(|functions| !functions.is_empty()) {
-            let message = "functions is not supported; send them as tools of type function";
-            return Err(OpenAiError::invalid("functions", "unsupported_parameter", message));
-        }
-        let tools = list(tools, "tools")?.unwrap_or_default();
-        let (mut offered, mut places) = (Vec::with_capacity(tools.len()), Vec::with_capacity(tools.len()));
-        for (at, tool) in tools.iter().enumerate() {
-            // Tools that a server carries out, such as a search, are of other types, and not there.
-            if tool["type"].as_str().is_none_or(|kind| kind == "function") {
-                let tool = tool_of(tool, at)?;
-                if self.allows(&tool.name) {
-                    offered.push(tool);
-                    places.push(at);
-                }
+    pub(super) fn read(&self, tools: Option<&RawValue>) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
+        match &self.functions {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(functions)) if functions.is_empty() => {}
+            Some(Value::Array(_)) => {
+                let message = "functions is not supported; send them as tools of type function";
+                return Err(OpenAiError::invalid("functions", "unsupported_parameter", message));
             }
+            Some(_) => return Err(OpenAiError::invalid("functions", "invalid_type", "must be a list")),
         }
+        let tools = tools.map(tools_in).transpose()?.unwrap_or_default();
+        let (places, offered): (Vec<_>, Vec<_>) = tools.into_iter().filter(|(_, tool)| self.allows(&tool.name)).unzip();
         let Some(choice) = self.choice()?.filter(|_| !offered.is_empty()) else { return Ok(None) };
         let one_at_a_time = self.parallel_tool_calls == Some(false);
         let offered = ClientTools { tools: offered, choice, one_at_a_time };
@@ -106,31 +101,6 @@ impl ToolFields {
             }
         }
     }
-}
-
-fn list<'a>(value: Option<&'a Value>, param: &'static str) -> Result<Option<&'a [Value]>, OpenAiError> {
-    match value {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Array(list)) => Ok(Some(list)),
-        Some(_) => Err(OpenAiError::invalid(param, "invalid_type", "must be a list")),
-    }
-}
-
-fn tool_of(tool: &Value, at: usize) -> Result<ClientTool, OpenAiError> {
-    let function = &tool["function"];
-    let Some(name) = function["name"].as_str() else {
-        let param = format!("tools[{at}].function.name");
-        return Err(OpenAiError::invalid(param, "missing_required_parameter", "a tool needs a function with a name"));
-    };
-    Ok(ClientTool {
-        name: name.to_owned(),
-        description: function["description"].as_str().unwrap_or_default().to_owned(),
-        parameters: match &function["parameters"] {
-            Value::Null => json!({"type": "object", "properties": {}}).into(),
-            parameters => ToolSchema::as_text(parameters),
-        },
-        strict: function["strict"].as_bool().unwrap_or(false),
-    })
 }
 
 /// The lines of calls and results among the messages of a request.
@@ -205,11 +175,15 @@ impl ChatMessage {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn read(body: Value) -> Result<Option<Arc<ClientTools>>, Value> {
         let fields: ToolFields = serde_json::from_value(body.clone()).unwrap();
-        fields.read(body.get("tools")).map_err(|error| error.body()["error"]["param"].clone())
+        let tools = body.get("tools").filter(|tools| !tools.is_null());
+        let tools = tools.map(|tools| serde_json::value::to_raw_value(tools).unwrap());
+        fields.read(tools.as_deref()).map_err(|error| error.body()["error"]["param"].clone())
     }
 
     fn tool(name: &str) -> Value {

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{RunRecord, SessionKey, StopReason};
+use belay_protocol::{RunRecord, StopReason};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,16 +20,16 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// `{"error":{"message","type","param","code"}}` with its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenAiError {
-    status: StatusCode,
-    kind: &'static str,
-    code: &'static str,
-    param: Option<String>,
-    message: Cow<'static, str>,
-    retry_after: Option<Duration>,
+    pub(super) status: StatusCode,
+    pub(super) kind: &'static str,
+    pub(super) code: &'static str,
+    pub(super) param: Option<String>,
+    pub(super) message: Cow<'static, str>,
+    pub(super) retry_after: Option<Duration>,
     /// Whether a retry would only repeat a run, or get the same answer.
-    after_run: bool,
+    pub(super) after_run: bool,
     /// The model's text that does not have the form of the request.
-    failed_generation: Option<Box<str>>,
+    pub(super) failed_generation: Option<Box<str>>,
 }
 
 impl OpenAiError {
@@ -62,63 +62,10 @@ impl OpenAiError {
         Self { param: Some(param.to_owned()), ..self }
     }
 
-    /// The same with another name of the parameter.
-    pub(super) fn with_param(self, rename: impl FnOnce(&str) -> String) -> Self {
-        let param = self.param.as_deref().map(rename);
-        Self { param, ..self }
-    }
-
-    /// The code and the message, for an answer that has an error as a part.
-    pub(super) fn parts(&self) -> (&'static str, &str) {
-        (self.code, &self.message)
-    }
-
-    pub(super) fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// The type in this API.
-    pub(super) fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    /// The parameter that is wrong.
-    pub(super) fn param(&self) -> Option<&str> {
-        self.param.as_deref()
-    }
-
     /// 404: no such model.
     pub(crate) fn model_not_found(model: &str) -> Self {
         let message = format!("the model \"{}\" does not exist; GET /v1/models lists those that do", shown(model));
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "model_not_found", message).about("model")
-    }
-
-    /// 404: no such response, or one of another client.
-    pub(super) fn no_response(id: &str) -> Self {
-        let message = format!("there is no response \"{}\" of this client, or it is not stored any more", shown(id));
-        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
-    }
-
-    /// 404: no such response to continue.
-    pub(super) fn no_previous_response(id: &str) -> Self {
-        let message = format!(
-            "there is no response \"{}\" of this client, or it is not stored any more; send the conversation as input",
-            shown(id)
-        );
-        let (status, code) = (StatusCode::NOT_FOUND, "previous_response_not_found");
-        let param = Some("previous_response_id".into());
-        Self { param, ..Self::new(status, "invalid_request_error", code, message) }
-    }
-
-    /// 409: the conversation of a response has other ones.
-    pub(super) fn not_alone(session: &SessionKey) -> Self {
-        let message = format!(
-            "the conversation {:?} has other responses, which need this one; an operator can delete it whole by DELETE \
-             /api/v1/sessions/{{key}}",
-            session.as_str()
-        );
-        let status = StatusCode::CONFLICT;
-        Self { after_run: true, ..Self::new(status, "invalid_request_error", "conflict", message) }
     }
 
     /// The run continues beyond the longest wait.

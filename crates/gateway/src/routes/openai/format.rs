@@ -5,7 +5,7 @@
 
 use belay_protocol::{DeclaredOutput, RunRecord, SentFile, StopReason};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::error::OpenAiError;
 use crate::foreign::shown;
@@ -14,7 +14,7 @@ use crate::foreign::shown;
 const PARAM: &str = "response_format";
 
 /// The name of an output if the client gives none.
-const NAME: &str = "answer";
+pub(super) const NAME: &str = "answer";
 
 /// The form of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,14 +65,6 @@ impl AnswerForm {
             }
             None => invalid(PARAM, "must be an object with a type: text, json_object or json_schema".into()),
         }
-    }
-
-    /// The form of an ended run whose request is not known any more: the run has produced one output.
-    pub(crate) fn of_stored(run: &RunRecord) -> Self {
-        let reply = run.reply.as_deref().unwrap_or_default();
-        let outputs: Map<String, Value> = serde_json::from_str(reply).unwrap_or_default();
-        let name = outputs.into_iter().next().map_or_else(|| NAME.into(), |(name, _)| name);
-        Self::Json(DeclaredOutput { name, schema: json!({}), description: None })
     }
 
     /// The outputs that the run must produce.

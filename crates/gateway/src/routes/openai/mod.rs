@@ -4,6 +4,7 @@
 //! Source: the OpenAI API reference, "Chat Completions" and "Models". Unused fields are ignored.
 
 mod answer;
+#[cfg_attr(not(feature = "messages"), path = "no_messages.rs")]
 pub(crate) mod anthropic;
 mod chat_writer;
 mod chunks;
@@ -19,13 +20,14 @@ mod format;
 mod front_ends;
 mod given_results;
 mod news;
+mod offered;
 mod outcome;
 mod part;
 mod paused;
-mod places;
 mod readers;
 mod request;
 mod resent;
+#[cfg_attr(not(feature = "responses"), path = "no_responses.rs")]
 pub(crate) mod responses;
 mod retries;
 mod sampling;
@@ -33,6 +35,8 @@ mod sessions;
 mod steps;
 mod stream;
 mod tool_calls;
+#[cfg(any(feature = "messages", feature = "responses"))]
+mod translated;
 mod turn;
 mod unknown;
 mod used;
@@ -66,7 +70,7 @@ use self::readers::Reading;
 pub(crate) use self::request::ChatRequest as ChatBody;
 use self::request::ChatRequest;
 use self::turn::{Asked, Turn};
-pub(crate) use self::unknown::{no_such_route, wrong_method};
+pub(crate) use self::unknown::{error_for, no_such_route, wrong_method};
 use crate::app::{App, Shared};
 use crate::extract::{Caller, JsonBytes, NamePath};
 
@@ -84,10 +88,8 @@ pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-s
 
 /// Lists the model names that a request may use.
 pub(crate) async fn models(State(app): State<Shared>, headers: HeaderMap) -> Response {
-    if headers.contains_key(anthropic::VERSION_HEADER) {
-        return Json(anthropic::list(model_names(&app))).into_response();
-    }
-    Json(ModelList { object: "list", data: model_names(&app).map(ModelBody::of).collect() }).into_response()
+    let of_ours = || ModelList { object: "list", data: model_names(&app).map(ModelBody::of).collect() };
+    anthropic::models(&headers, model_names(&app)).unwrap_or_else(|| Json(of_ours()).into_response())
 }
 
 /// The model names that a request may use.
@@ -129,10 +131,7 @@ pub(crate) async fn model(
     NamePath(name): NamePath,
 ) -> Result<Response, OpenAiError> {
     check_model(&app, &name)?;
-    Ok(match headers.contains_key(anthropic::VERSION_HEADER) {
-        true => Json(anthropic::one(&name)).into_response(),
-        false => Json(ModelBody::of(&name)).into_response(),
-    })
+    Ok(anthropic::model(&headers, &name).unwrap_or_else(|| Json(ModelBody::of(&name)).into_response()))
 }
 
 /// Refuses a model name that a request may not use.

@@ -20,6 +20,7 @@ pub(super) enum Reading {
     /// It reads a stream, and ends the run by closing it.
     Streamed,
     /// It comes back for the answer, so that the run goes on without it.
+    #[cfg_attr(not(feature = "responses"), expect(dead_code, reason = "a build without an API of this kind"))]
     Later {
         /// Whether it reads a stream until it goes.
         streams: bool,

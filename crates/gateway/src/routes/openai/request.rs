@@ -9,11 +9,13 @@ use belay_protocol::{ClientTools, RunId, Sampling, SessionKey, Thinking};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::client_tools::{ToolFields, ToolLines};
 use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::front_ends::background_of;
+use super::offered::list;
 use super::resent::hide_secrets;
 use super::sampling::SamplingFields;
 use super::sessions::Named;
@@ -50,8 +52,9 @@ pub(crate) struct ChatRequest {
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     pub(super) metadata: Option<Value>,
     n: Option<u64>,
+    // Their text: it is read once, without a tree of it.
     #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>"))]
-    tools: Option<Value>,
+    tools: Option<Box<RawValue>>,
     #[serde(flatten)]
     tool_fields: ToolFields,
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
@@ -298,13 +301,12 @@ impl ChatRequest {
 
     /// The tools that the client offers.
     pub(super) fn tools(&self) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
-        self.tool_fields.read(self.tools.as_ref())
+        self.tool_fields.read(self.tools.as_deref())
     }
 
     /// Whether the client has tools of its own, called or not.
     fn offers_tools(&self) -> bool {
-        let tools = self.tools.as_ref().filter(|tools| !tools.is_null());
-        tools.is_some_and(|tools| tools.as_array().is_none_or(|list| !list.is_empty()))
+        self.tools.as_deref().is_some_and(|tools| list(tools).map_or(true, |tools| !tools.is_empty()))
     }
 
     /// The form of the answer.

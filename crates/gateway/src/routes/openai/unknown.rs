@@ -2,10 +2,10 @@
 //! show the text of the error to the person who has configured them.
 
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
-use super::anthropic::AnthropicError;
 use super::error::OpenAiError;
+use super::{anthropic, responses};
 use crate::error::ApiError;
 use crate::foreign::shown;
 
@@ -27,15 +27,31 @@ const ADVICE: &[(&str, &str)] = &[
 ];
 
 /// The routes that exist.
-const ROUTES: &str = "POST /v1/chat/completions, POST /v1/responses, GET and DELETE /v1/responses/{response}, \
-                      POST /v1/responses/{response}/cancel, GET /v1/responses/{response}/input_items, \
-                      POST /v1/completions, POST /v1/embeddings, POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models and GET /v1/models/{name}";
+fn routes() -> String {
+    let routes = [
+        "POST /v1/chat/completions",
+        responses::ROUTES,
+        "POST /v1/completions, POST /v1/embeddings",
+        anthropic::ROUTES,
+        "GET /v1/models and GET /v1/models/{name}",
+    ];
+    let there: Vec<&str> = routes.into_iter().filter(|routes| !routes.is_empty()).collect();
+    there.join(", ")
+}
+
+/// The APIs that the build does not have: the beginning of the paths, and the reason.
+const ABSENT: [Option<(&str, &str)>; 2] = [responses::ABSENT, anthropic::ABSENT];
+
+/// The error in the form of the API that a path below `/v1/` is of.
+pub(crate) fn error_for(path: &str, error: ApiError) -> Response {
+    anthropic::in_form_of(path, OpenAiError::from(error))
+}
 
 /// 404 for a path below `/v1/`: names the path, the routes that exist, and what to use instead.
 pub(crate) fn no_such_route(path: &str) -> Response {
     let advice = advice(path).map(|advice| format!(": {advice}")).unwrap_or_default();
-    let message = format!("no such route: {}{advice}. This API has {ROUTES}", shown(path));
-    in_form_of(path, OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message))
+    let message = format!("no such route: {}{advice}. This API has {}", shown(path), routes());
+    anthropic::in_form_of(path, OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message))
 }
 
 /// 405 for a path below `/v1/` that takes another method. The name of a route of those APIs that fits the pattern of another
@@ -45,18 +61,14 @@ pub(crate) fn wrong_method(path: &str) -> Response {
         return no_such_route(path);
     }
     let error = ApiError::method_not_allowed();
-    let message = format!("{} ({}). This API has {ROUTES}", error.message, shown(path));
-    in_form_of(path, OpenAiError::from(ApiError { message: message.into(), ..error }))
-}
-
-/// The error in the form of the API that the path is of.
-fn in_form_of(path: &str, error: OpenAiError) -> Response {
-    if AnthropicError::is_for(path) { AnthropicError::from(error).into_response() } else { error.into_response() }
+    let message = format!("{} ({}). This API has {}", error.message, shown(path), routes());
+    error_for(path, ApiError { message: message.into(), ..error })
 }
 
 /// What to use instead of a path.
 fn advice(path: &str) -> Option<&'static str> {
     let below = |known: &str| path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let exists = path.starts_with("/v1/chat/completions");
-    ADVICE.iter().find(|(known, _)| below(known) && !exists).map(|(_, advice)| *advice)
+    let absent = ABSENT.iter().flatten();
+    absent.chain(ADVICE).find(|(known, _)| below(known) && !exists).map(|(_, advice)| *advice)
 }

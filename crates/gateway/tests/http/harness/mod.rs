@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use belay_gateway::{
     AgentTexts, BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig,
-    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, KeptSecrets, LINK_KEY_BYTES, Models,
-    SettingsReport, SignedLinks,
+    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, KeptSecrets, LINK_KEY_BYTES, Latency, Metrics,
+    Models, SettingsReport, SignedLinks,
 };
 use belay_protocol::*;
 use secrecy::SecretBox;
@@ -153,7 +153,10 @@ pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> I
 
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
     GatewayParts {
-        metrics: Some(Arc::new(|| "belay_test 1\n".to_owned())),
+        metrics: Some(Metrics {
+            render: Arc::new(|| "belay_test 1\n".to_owned()),
+            latencies: Arc::new(|| vec![Latency { kind: "wait", periods: Vec::new() }]),
+        }),
         trajectory: Arc::new(|messages, compactions| {
             let messages = messages.iter().map(|message| message.text().to_owned());
             let facts = compactions.iter().map(|fact| format!("fact {}", fact.seq.0));

@@ -27,7 +27,12 @@ pub(super) fn status() -> StatusReport {
         candidates: Vec::new(),
         tools: vec![],
         frozen: vec![],
-        beside: belay_protocol::BackgroundWork { jobs: None, routines: None, processes: Vec::new() },
+        beside: belay_protocol::BackgroundWork {
+            jobs: None,
+            routines: None,
+            processes: Vec::new(),
+            channel_states: Vec::new(),
+        },
     }
 }
 

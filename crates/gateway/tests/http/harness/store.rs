@@ -418,6 +418,10 @@ impl Archive for FakeArchive {
         };
         Ok(if session.as_str() == "kept" { vec![thread] } else { vec![] })
     }
+    async fn set_title(&self, session: &SessionKey, title: Option<String>) -> Result<(), StoreError> {
+        assert_eq!((session.as_str(), title.as_deref()), ("alice", Some("A title")));
+        Ok(())
+    }
     async fn transcript(&self, _thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
         let line = |id: u64| TranscriptLine {
             id,
@@ -521,7 +525,8 @@ impl SpendReader for FakeArchive {
 #[async_trait]
 impl EndReader for FakeArchive {
     async fn ends(&self, query: EndQuery) -> Result<Vec<EndCount>, StoreError> {
-        Ok(vec![EndCount { at: query.since, reason: StopReason::UserStop, count: 3 }])
+        let channel = query.by_channel.then(|| "http".to_owned());
+        Ok(vec![EndCount { at: query.since, reason: StopReason::UserStop, channel, count: 3 }])
     }
 }
 

@@ -38,7 +38,7 @@ async fn thousands_that_never_say_who_they_are_hold_few_places_and_others_are_se
 async fn places_are_counted_and_come_back() {
     let harness = Harness::with(|parts| {
         parts.config.max_unauthenticated = 1;
-        parts.config.max_streams = 1;
+        parts.config.max_streams = Some(1);
     })
     .await;
     let waiting = Socket::raw(&harness, &[]).await.unwrap();
@@ -85,7 +85,7 @@ async fn sixty_four_requests_may_be_under_way_and_the_brakes_work_beyond() {
 async fn a_reader_that_stops_reading_loses_its_connection_and_slows_nobody() {
     let harness = Harness::with(|parts| {
         parts.config.max_buffered_bytes = 256 * 1024;
-        parts.config.max_streams = 2;
+        parts.config.max_streams = Some(2);
     })
     .await;
     let mut stuck = Socket::open(&harness).await;
@@ -145,7 +145,7 @@ async fn a_tick_says_that_we_live() {
 
 #[tokio::test]
 async fn who_goes_away_ends_its_waits_and_no_run() {
-    let harness = Harness::with(|parts| parts.config.max_streams = 1).await;
+    let harness = Harness::with(|parts| parts.config.max_streams = Some(1)).await;
     let mut socket = Socket::open(&harness).await;
     let id = socket.ask("agent", message("s", "hold", "k")).await;
     let run: belay_protocol::RunId = socket.answer(&id).await["payload"]["runId"].as_str().unwrap().parse().unwrap();

@@ -3,6 +3,7 @@
 use belay_models::providers;
 use belay_program::exit::Failure;
 
+use super::menu::{self, Choice};
 use super::{Key, Server};
 use crate::setup::person::Terminal;
 
@@ -34,9 +35,35 @@ pub(super) async fn ask_model(
     terminal: &mut Terminal,
 ) -> Result<String, Failure> {
     if !models.is_empty() {
-        terminal.say(&format!("Models: {}", listed(models, "")));
+        terminal.say(&format!("Models:\n{}", menu::lines(&choices(models), "")));
     }
-    terminal.text("Model, or a part of its name to list more", default).await
+    let typed = terminal.text("Model by number or name, or a part of its name to list more", default).await?;
+    Ok(menu::meant(&typed, &choices(models)))
+}
+
+/// The models as a list to choose from.
+pub(super) fn choices(models: &[String]) -> Vec<Choice<'_>> {
+    models.iter().map(|model| Choice::plain(model)).collect()
+}
+
+/// Asks for a provider. `found`: what was found of one, for those that can be used at once; they come first.
+pub(super) async fn ask_provider(
+    found: impl Fn(&str) -> Option<String>,
+    now: Option<&str>,
+    terminal: &mut Terminal,
+) -> Result<String, Failure> {
+    let choice = |provider: belay_models::ProviderInfo| match found(provider.name) {
+        Some(note) => (true, Choice { name: provider.name, note }),
+        None if Some(provider.name) == now => (true, Choice { name: provider.name, note: "in use".to_owned() }),
+        None => (false, Choice::plain(provider.name)),
+    };
+    let (first, rest): (Vec<_>, Vec<_>) = providers().map(choice).partition(|(is_found, _)| *is_found);
+    let default = now.or(first.first().map(|(_, choice)| choice.name)).map(str::to_owned);
+    let choices: Vec<_> = first.into_iter().chain(rest).map(|(_, choice)| choice).collect();
+    terminal.say(&format!("Providers:\n{}", menu::lines(&choices, "")));
+    let question = "Provider by number or name, or the address of a server (http://…)";
+    let typed = terminal.text(question, default.as_deref()).await?;
+    Ok(menu::meant(&typed, &choices))
 }
 
 /// The first names that contain `part`, and how many more there are.

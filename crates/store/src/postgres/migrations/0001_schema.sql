@@ -280,6 +280,7 @@ CREATE TABLE outbox (
     pieces_sent  BIGINT NOT NULL DEFAULT 0,
     send_epoch   BIGINT, -- the epoch of the channel's lease under which it is being sent; none: there are no leases
     due_at       BIGINT, -- earliest delivery; none: at once
+    unsure_since BIGINT, -- start of the first attempt whose result is unknown; none: the results of all attempts are known
     preview      TEXT COLLATE "C", -- platform id of the preview message that this one replaces
     question     TEXT COLLATE "C", -- the approval request that it carries: JSON
     callback     TEXT COLLATE "C", -- the address to which it is posted; none: it is a text for people
@@ -726,6 +727,14 @@ CREATE INDEX kept_outputs_sizes ON kept_outputs (run_id, number, size) WHERE par
 CREATE TABLE mcp_pins (
     id   BIGINT PRIMARY KEY CHECK (id = 1),
     pins TEXT COLLATE "C" NOT NULL -- JSON, see belay_tools
+);
+
+-- How far channels have read their sources.
+CREATE TABLE cursors (
+    channel TEXT COLLATE "C" NOT NULL,
+    name    TEXT COLLATE "C" NOT NULL, -- the source within the channel
+    value   TEXT COLLATE "C" NOT NULL, -- in the form of the platform
+    PRIMARY KEY (channel, name)
 );
 
 -- One-time links to the console.

@@ -221,6 +221,7 @@ CREATE TABLE outbox (
     pieces_sent  INTEGER NOT NULL DEFAULT 0,
     send_epoch   INTEGER, -- the epoch of the channel's lease under which it is being sent; none: there are no leases
     due_at       INTEGER, -- earliest delivery; none: at once
+    unsure_since INTEGER, -- start of the first attempt whose result is unknown; none: the results of all attempts are known
     preview      TEXT, -- platform id of the preview message that this one replaces
     question     TEXT, -- the approval request that it carries: JSON
     callback     TEXT, -- the address to which it is posted; none: it is a text for people
@@ -660,6 +661,14 @@ CREATE TABLE mcp_pins (
     id   INTEGER PRIMARY KEY CHECK (id = 1),
     pins TEXT NOT NULL -- JSON, see belay_tools
 ) STRICT;
+
+-- How far channels have read their sources.
+CREATE TABLE cursors (
+    channel TEXT NOT NULL,
+    name    TEXT NOT NULL, -- the source within the channel
+    value   TEXT NOT NULL, -- in the form of the platform
+    PRIMARY KEY (channel, name)
+) STRICT, WITHOUT ROWID;
 
 -- One-time links to the console.
 CREATE TABLE sign_in_links (

@@ -15,6 +15,7 @@ super::for_every_store! {
     a_checked_text_replaces_the_one_that_hooks_had_not_checked
     every_ending_lets_the_next_one_through
     what_a_dead_daemon_was_sending_is_ambiguous
+    a_channel_that_settles_unknown_results_has_its_interrupted_rows_wait_since_the_first_attempt
     callbacks_are_counted_apart_and_wait_again_after_a_crash
     the_outbox_tells_of_new_rows
     an_ended_or_unknown_row_cannot_be_marked
@@ -56,7 +57,10 @@ async fn what_is_not_due_keeps_its_conversation_waiting(store: Shared) {
     enqueue(&*store, "a", "a2").await;
     assert_eq!(store.next_due(None).await.unwrap(), None, "it is due already");
     store.mark(a1, OutboxState::Sending, at(0), None).await.unwrap();
-    store.mark(a1, OutboxState::Waiting { until: at(5_000), pieces_sent: 1 }, at(0), None).await.unwrap();
+    store
+        .mark(a1, OutboxState::Waiting { until: at(5_000), pieces_sent: 1, unsure_since: None }, at(0), None)
+        .await
+        .unwrap();
     assert!(due(&*store, 4_999).await.is_empty());
     assert_eq!(store.next_due(None).await.unwrap(), Some(at(5_000)));
     assert_eq!(due(&*store, 5_000).await, ["a1"]);
@@ -65,11 +69,15 @@ async fn what_is_not_due_keeps_its_conversation_waiting(store: Shared) {
 async fn a_row_reads_back_as_it_was_with_its_attempts(store: Shared) {
     let message = belay_protocol::Outbound { run_id: Some(belay_protocol::RunId::new()), ..outbound("a", "*x*") };
     store.enqueue(message.clone()).await.unwrap();
-    let row = OutboxRow { message: message.clone(), attempts: 0 };
+    let row = OutboxRow { message: message.clone(), attempts: 0, unsure_since: None };
     assert_eq!(store.due(at(0), &[], None, 10, 10).await.unwrap(), [row]);
     store.mark(message.id, OutboxState::Sending, at(0), None).await.unwrap();
-    store.mark(message.id, OutboxState::Waiting { until: at(1), pieces_sent: 2 }, at(0), None).await.unwrap();
-    let row = OutboxRow { message: belay_protocol::Outbound { pieces_sent: 2, ..message }, attempts: 1 };
+    store
+        .mark(message.id, OutboxState::Waiting { until: at(1), pieces_sent: 2, unsure_since: Some(at(0)) }, at(0), None)
+        .await
+        .unwrap();
+    let message = belay_protocol::Outbound { pieces_sent: 2, ..message };
+    let row = OutboxRow { message, attempts: 1, unsure_since: Some(at(0)) };
     assert_eq!(store.due(at(1), &[], None, 10, 10).await.unwrap(), [row]);
 }
 
@@ -81,7 +89,10 @@ async fn a_reply_names_the_message_whose_place_it_takes(store: Shared) {
         assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), std::slice::from_ref(&message));
         // Also after a failed attempt: the next one finds the same message to change.
         store.mark(message.id, OutboxState::Sending, at(0), None).await.unwrap();
-        store.mark(message.id, OutboxState::Waiting { until: at(5), pieces_sent: 0 }, at(0), None).await.unwrap();
+        store
+            .mark(message.id, OutboxState::Waiting { until: at(5), pieces_sent: 0, unsure_since: None }, at(0), None)
+            .await
+            .unwrap();
         let due = store.due(at(5), &[], None, 1, 1).await.unwrap();
         assert_eq!(due.first().map(|row| &row.message.preview), Some(&message.preview));
         store.mark(message.id, OutboxState::Sent, at(0), None).await.unwrap();
@@ -105,10 +116,10 @@ async fn what_a_dead_daemon_was_sending_is_ambiguous(store: Shared) {
     enqueue(&*store, "a", "a2").await;
     enqueue(&*store, "b", "b1").await;
     store.mark(sending, OutboxState::Sending, at(0), None).await.unwrap();
-    let settled = store.settle_interrupted(at(0), None).await.unwrap();
+    let settled = store.settle_interrupted(at(0), None, &[]).await.unwrap();
     assert_eq!(settled.iter().map(|row| (row.message.id, row.attempts)).collect::<Vec<_>>(), [(sending, 1)]);
     assert_eq!(due(&*store, 0).await, ["a2", "b1"], "it is not tried again");
-    assert_eq!(store.settle_interrupted(at(0), None).await.unwrap(), []);
+    assert_eq!(store.settle_interrupted(at(0), None, &[]).await.unwrap(), []);
 }
 
 async fn the_outbox_tells_of_new_rows(store: Shared) {
@@ -125,7 +136,11 @@ async fn an_ended_or_unknown_row_cannot_be_marked(store: Shared) {
     let ended = enqueue(&*store, "a", "a1").await;
     store.mark(ended, OutboxState::Failed, at(0), None).await.unwrap();
     for id in [ended, OutboxId::new()] {
-        for state in [OutboxState::Sending, OutboxState::Sent, OutboxState::Waiting { until: at(1), pieces_sent: 0 }] {
+        for state in [
+            OutboxState::Sending,
+            OutboxState::Sent,
+            OutboxState::Waiting { until: at(1), pieces_sent: 0, unsure_since: None },
+        ] {
             let outcome = store.mark(id, state, at(0), None).await;
             assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{outcome:?}");
         }
@@ -141,14 +156,17 @@ async fn the_outcome_of_a_delivery_is_told_with_it_and_once(store: Shared) {
     for (text, state) in [("a", OutboxState::Sent), ("b", OutboxState::Failed), ("c", OutboxState::Ambiguous)] {
         let id = enqueue(&*store, text, text).await;
         store.mark(id, OutboxState::Sending, at(1), None).await.unwrap();
-        store.mark(id, OutboxState::Waiting { until: at(2), pieces_sent: 0 }, at(2), None).await.unwrap();
+        store
+            .mark(id, OutboxState::Waiting { until: at(2), pieces_sent: 0, unsure_since: None }, at(2), None)
+            .await
+            .unwrap();
         store.mark(id, state.clone(), at(3), None).await.unwrap();
         store.mark(id, state, at(4), None).await.unwrap_err();
     }
     let interrupted = enqueue(&*store, "d", "d").await;
     store.mark(interrupted, OutboxState::Sending, at(4), None).await.unwrap();
-    store.settle_interrupted(at(5), None).await.unwrap();
-    store.settle_interrupted(at(6), None).await.unwrap();
+    store.settle_interrupted(at(5), None, &[]).await.unwrap();
+    store.settle_interrupted(at(6), None, &[]).await.unwrap();
     let told = store.read(EventQuery::default()).await.unwrap();
     let told = told.into_iter().filter_map(|event| match event.kind {
         EventKind::Delivered { outcome } => Some((event.at.0, outcome)),
@@ -171,6 +189,26 @@ async fn a_reply_is_in_the_outbox_with_the_end_of_its_run(store: Shared) {
     assert_eq!(due(&*store, 0).await, ["one"]);
 }
 
+async fn a_channel_that_settles_unknown_results_has_its_interrupted_rows_wait_since_the_first_attempt(store: Shared) {
+    let id = enqueue(&*store, "a", "a1").await;
+    let settling = [route("a").channel];
+    let waits = async || store.due(at(100), &[], None, 10, 10).await.unwrap().remove(0);
+    for attempt in 1..=3 {
+        // Only the first attempt with an unknown result counts.
+        store.mark(id, OutboxState::Sending, at(i64::from(attempt)), None).await.unwrap();
+        assert_eq!(store.settle_interrupted(at(10), None, &settling).await.unwrap(), [], "nothing is ambiguous");
+        let row = waits().await;
+        assert_eq!((row.attempts, row.unsure_since), (attempt, Some(at(1))));
+    }
+    let known = OutboxState::Waiting { until: at(50), pieces_sent: 1, unsure_since: None };
+    store.mark(id, known, at(20), None).await.unwrap();
+    assert_eq!(waits().await.unsure_since, None);
+    store.mark(id, OutboxState::Sending, at(60), None).await.unwrap();
+    let other = ["other".into()];
+    assert_eq!(store.settle_interrupted(at(61), None, &other).await.unwrap().len(), 1, "of another channel");
+    assert_eq!(due(&*store, 100).await, [""; 0]);
+}
+
 async fn callbacks_are_counted_apart_and_wait_again_after_a_crash(store: Shared) {
     let callback = |conversation: &str| belay_protocol::Outbound {
         callback: Some("https://example.com/ended".into()),
@@ -188,7 +226,7 @@ async fn callbacks_are_counted_apart_and_wait_again_after_a_crash(store: Shared)
         store.mark(row.message.id, OutboxState::Sending, at(0), None).await.unwrap();
     }
     assert_eq!(
-        texts(store.settle_interrupted(at(0), None).await.unwrap()),
+        texts(store.settle_interrupted(at(0), None, &[]).await.unwrap()),
         ["c"],
         "a message for people may have arrived"
     );

@@ -63,7 +63,10 @@ async fn a_node_reads_the_rows_of_its_channels(store: Store) {
     assert_eq!(texts(&due(&store, Some(&both)).await), ["by telegram", "over http"]);
     assert_eq!(texts(&due(&store, Some(&both[..1])).await), ["by telegram"]);
     assert_eq!(texts(&due(&store, Some(&[])).await), [""; 0]);
-    store.mark(later, OutboxState::Waiting { until: at(70), pieces_sent: 0 }, at(0), Some(&both[1])).await.unwrap();
+    store
+        .mark(later, OutboxState::Waiting { until: at(70), pieces_sent: 0, unsure_since: None }, at(0), Some(&both[1]))
+        .await
+        .unwrap();
     assert_eq!(store.next_due(Some(&both[..1])).await.unwrap(), None, "another node waits for it");
     assert_eq!(store.next_due(Some(&both)).await.unwrap(), Some(at(70)));
     assert_eq!(store.next_due(None).await.unwrap(), Some(at(70)));
@@ -93,12 +96,12 @@ async fn the_end_of_an_attempt_is_written_under_its_epoch(store: Store) {
     let first = claim(&store, "telegram").await;
     store.mark(id, OutboxState::Sending, at(0), Some(&first)).await.unwrap();
     let second = claim(&store, "telegram").await;
-    let waiting = OutboxState::Waiting { until: at(0), pieces_sent: 0 };
+    let waiting = OutboxState::Waiting { until: at(0), pieces_sent: 0, unsure_since: None };
     for state in [OutboxState::Sent, OutboxState::Ambiguous, OutboxState::Failed, waiting.clone()] {
         let result = store.mark(id, state, at(0), Some(&second)).await;
         assert!(matches!(result, Err(StoreError::NotFound(_))), "it is not its attempt: {result:?}");
     }
-    store.settle_interrupted(at(0), Some(std::slice::from_ref(&second))).await.unwrap();
+    store.settle_interrupted(at(0), Some(std::slice::from_ref(&second)), &[]).await.unwrap();
     for state in [OutboxState::Sent, waiting.clone()] {
         assert!(is_lost(store.mark(id, state, at(0), Some(&first)).await, &first), "it waits for the next holder");
     }
@@ -118,7 +121,7 @@ async fn the_next_holder_settles_the_attempts_of_the_last_one(store: Store) {
         store.mark(id, OutboxState::Sending, at(0), Some(lease)).await.unwrap();
     }
     let second = [claim(&store, "telegram").await];
-    let settled = store.settle_interrupted(at(5), Some(&second)).await.unwrap();
+    let settled = store.settle_interrupted(at(5), Some(&second), &[]).await.unwrap();
     assert_eq!(texts(&settled), ["for people"]);
     let events = store.read(EventQuery::default()).await.unwrap();
     let told =
@@ -127,7 +130,7 @@ async fn the_next_holder_settles_the_attempts_of_the_last_one(store: Store) {
     assert_eq!(texts(&due(&store, Some(&second)).await), ["b"], "its receiver recognises a repetition");
 
     store.mark(posted, OutboxState::Sending, at(0), Some(&second[0])).await.unwrap();
-    assert_eq!(store.settle_interrupted(at(6), Some(&[first])).await.unwrap(), [], "too late");
+    assert_eq!(store.settle_interrupted(at(6), Some(&[first]), &[]).await.unwrap(), [], "too late");
     store.mark(posted, OutboxState::Sent, at(0), Some(&second[0])).await.unwrap();
     store.mark(other, OutboxState::Sent, at(0), Some(&http)).await.unwrap();
 }
@@ -136,7 +139,7 @@ async fn a_node_settles_its_own_attempts_after_a_restart_of_its_delivery(store: 
     let id = enqueue(&store, outbound("a", "hi")).await;
     let lease = [claim(&store, "telegram").await];
     store.mark(id, OutboxState::Sending, at(0), Some(&lease[0])).await.unwrap();
-    assert_eq!(texts(&store.settle_interrupted(at(0), Some(&lease)).await.unwrap()), ["hi"]);
+    assert_eq!(texts(&store.settle_interrupted(at(0), Some(&lease), &[]).await.unwrap()), ["hi"]);
 }
 
 async fn a_daemon_that_is_alone_continues_after_a_cluster(store: Store) {
@@ -145,8 +148,11 @@ async fn a_daemon_that_is_alone_continues_after_a_cluster(store: Store) {
     for id in [again, begun] {
         store.mark(id, OutboxState::Sending, at(0), Some(&lease)).await.unwrap();
     }
-    store.mark(again, OutboxState::Waiting { until: at(0), pieces_sent: 0 }, at(0), Some(&lease)).await.unwrap();
-    assert_eq!(texts(&store.settle_interrupted(at(0), None).await.unwrap()), ["begun"]);
+    store
+        .mark(again, OutboxState::Waiting { until: at(0), pieces_sent: 0, unsure_since: None }, at(0), Some(&lease))
+        .await
+        .unwrap();
+    assert_eq!(texts(&store.settle_interrupted(at(0), None, &[]).await.unwrap()), ["begun"]);
     store.mark(again, OutboxState::Sending, at(0), None).await.unwrap();
     store.mark(again, OutboxState::Sent, at(0), None).await.unwrap();
     assert_eq!(due(&store, None).await, []);

@@ -98,6 +98,10 @@ async fn costs_are_summed_by_day_person_model_and_purpose(store: Shared) {
             vec!["1970-01-05 40 0 0 0", "1970-01-04 90 100 10 1"],
         ),
         (CostQuery { by: CostKey::Purpose, ..query.clone() }, vec!["title 90 100 10 1", "chat 7 120 20 4"]),
+        (
+            CostQuery { by: CostKey::DayPurpose, ..query.clone() },
+            vec!["1970-01-04 title 90 100 10 1", "1970-01-03 chat 7 110 15 3", "1970-01-02 chat 0 10 5 1"],
+        ),
         (CostQuery { by: CostKey::Model, ..query.clone() }, vec!["other 90 100 10 1", "m 7 100 10 2", " 0 20 10 2"]),
         (CostQuery { by: CostKey::Person, ..query.clone() }, vec![" 90 100 10 1", "PERSON 7 120 20 4"]),
         (CostQuery { by: CostKey::Person, limit: 1, ..query.clone() }, vec![" 90 100 10 1"]),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use belay_protocol::store::QueuedInput;
 use belay_protocol::{
-    Conversation, EndQuery, Event, EventKind, EventQuery, FinishedRun, HistoryEntry, IdPrefix, Message, NewEvent,
-    NewInput, Period, Presence, ReplyRoute, RunEnd, RunFilter, RunId, RunOptions, RunStatus, SearchQuery, Seq,
-    SessionFilter, SessionKey, SessionLifetime, SessionSummary, StopReason, ThreadState, UnixMillis,
+    Conversation, EndCount, EndQuery, Event, EventKind, EventQuery, FinishedRun, HistoryEntry, IdPrefix, Message,
+    NewEvent, NewInput, Period, Presence, ReplyRoute, RunEnd, RunFilter, RunId, RunOptions, RunStatus, SearchQuery,
+    Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, StopReason, ThreadState, UnixMillis,
 };
 
 use crate::kit::*;
@@ -151,7 +151,8 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
         let found: Vec<_> = store.runs(filter).await.unwrap().into_iter().map(|run| run.run_id).collect();
         assert_eq!(found, expected, "{since:?} to {until:?}");
         if let (Some(since), Some(until)) = (since, until) {
-            let query = EndQuery { by: Period::Day, since: UnixMillis(since), until: UnixMillis(until) };
+            let query =
+                EndQuery { by: Period::Day, since: UnixMillis(since), until: UnixMillis(until), by_channel: false };
             let ended: u64 = store.ends(query).await.unwrap().iter().map(|end| end.count).sum();
             assert_eq!(ended, expected.len() as u64, "ends from {since} to {until}");
         }
@@ -159,7 +160,10 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
 }
 
 async fn ends_are_counted_by_reason_and_period(store: Shared) {
-    assert_eq!(store.ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY) }).await.unwrap(), []);
+    assert_eq!(
+        store.ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY), by_channel: false }).await.unwrap(),
+        []
+    );
     runs_of_two_days(&*store).await;
     for indexed in [false, true] {
         for (by, since, until, expected) in [
@@ -168,9 +172,15 @@ async fn ends_are_counted_by_reason_and_period(store: Shared) {
             (Period::Day, 2 * DAY + HOUR + 1, 9 * DAY, vec![]),
             (Period::Day, 30 * DAY, 31 * DAY, vec![]),
         ] {
-            let found = store.ends(EndQuery { by, since: at(since), until: at(until) }).await.unwrap();
-            let found: Vec<_> = found.iter().map(|end| (end.at.0, end.reason.word(), end.count)).collect();
-            assert_eq!(found, expected, "since {since}, indexed: {indexed}");
+            let query = EndQuery { by, since: at(since), until: at(until), by_channel: false };
+            let apart = store.ends(EndQuery { by_channel: true, ..query }).await.unwrap();
+            let counts =
+                |ends: &[EndCount]| ends.iter().map(|end| (end.at.0, end.reason.word(), end.count)).collect::<Vec<_>>();
+            let found = store.ends(query).await.unwrap();
+            assert_eq!(counts(&found), expected, "since {since}, indexed: {indexed}");
+            assert!(found.iter().all(|end| end.channel.is_none()), "{found:?}");
+            assert_eq!(counts(&apart), expected, "all of them have one channel");
+            assert!(apart.iter().all(|end| end.channel.is_some()), "{apart:?}");
         }
         store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     }

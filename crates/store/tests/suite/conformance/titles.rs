@@ -38,6 +38,11 @@ async fn a_title_is_kept_once_and_lists_show_it(store: Shared) {
     let listed = store.conversations(&"s".into(), None, 10).await.unwrap();
     assert_eq!(listed[0].title.as_deref(), Some("Greetings"));
     assert_eq!(untitled(&*store).await, []);
+    store.set_title(&"other".into(), Some("Elsewhere".into())).await.unwrap();
+    for (own, expected) in [(Some("By hand"), "By hand"), (None, "hi"), (Some("Greetings"), "Greetings")] {
+        store.set_title(&"s".into(), own.map(str::to_owned)).await.unwrap();
+        assert_eq!(title(&*store).await.as_deref(), Some(expected));
+    }
 
     edit(&*store, &lease, ThreadEdit::New).await;
     turn(&*store, &lease, "and now?").await;

@@ -25,7 +25,8 @@ async fn a_message_is_begun_by_one_of_two_and_settled_by_one() {
             |store: SqlStore| async move { store.mark(message.id, OutboxState::Sending, at(0), None).await.is_ok() };
         let (a, b) = against(begin(one.clone()), begin(other.clone())).await;
         assert!(a != b, "round {n}: it is sent once");
-        let (a, b) = against(one.settle_interrupted(at(0), None), other.settle_interrupted(at(0), None)).await;
+        let (a, b) =
+            against(one.settle_interrupted(at(0), None, &[]), other.settle_interrupted(at(0), None, &[])).await;
         assert_eq!(a.unwrap().len() + b.unwrap().len(), 1, "round {n}: it is reported once");
     }
 }
@@ -107,14 +108,14 @@ async fn act(store: &SqlStore, shared: &Shared, ops: &[Op]) -> Done {
                 let (state, list) = match state {
                     0 | 1 => (OutboxState::Sending, &mut done.begun),
                     2 => (OutboxState::Sent, &mut done.ended),
-                    _ => (OutboxState::Waiting { until: at(1), pieces_sent: 0 }, &mut done.again),
+                    _ => (OutboxState::Waiting { until: at(1), pieces_sent: 0, unsure_since: None }, &mut done.again),
                 };
                 if store.mark(id, state, at(0), None).await.is_ok() {
                     list.push(id);
                 }
             }
             Op::Interrupted => {
-                let settled = store.settle_interrupted(at(0), None).await.unwrap();
+                let settled = store.settle_interrupted(at(0), None, &[]).await.unwrap();
                 done.ended.extend(settled.iter().map(|row| row.message.id));
             }
             Op::Decide(which, yes) => {

@@ -30,7 +30,7 @@ async fn a_message_that_is_begun_while_the_lease_moves_is_settled_or_sent_by_the
         let begin = one.mark(message.id, OutboxState::Sending, at(0), Some(&last));
         let take_over = async {
             let lease = claim(&other).await;
-            let settled = other.settle_interrupted(at(0), Some(std::slice::from_ref(&lease))).await.unwrap();
+            let settled = other.settle_interrupted(at(0), Some(std::slice::from_ref(&lease)), &[]).await.unwrap();
             let sent = other.mark(message.id, OutboxState::Sending, at(0), Some(&lease)).await.is_ok();
             if sent {
                 other.mark(message.id, OutboxState::Sent, at(0), Some(&lease)).await.unwrap();

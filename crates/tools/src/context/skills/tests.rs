@@ -176,7 +176,7 @@ fn only_changed_skills_are_read_again() {
 fn nothing_is_searched_when_skills_are_disabled() {
     let directories = Directories::new();
     skill(directories.workspace.path(), "skills/a", "a", "d");
-    let library = directories.library(SkillsConfig { enabled: false, ..SkillsConfig::default() });
+    let library = directories.library(SkillsConfig { allow: Some(Vec::new()), ..SkillsConfig::default() });
     assert_eq!(library.scan(&directories.files()).list.len(), 0);
     assert!(!library.reaches_out());
 }

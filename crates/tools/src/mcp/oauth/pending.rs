@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belay_protocol::{LoginRefusal, Secret};
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use url::Url;
 use url::form_urlencoded::parse;
@@ -47,7 +47,7 @@ impl Pending {
     pub(super) fn url(&self, authorize: &Url, consent: bool) -> Url {
         let mut url = authorize.clone();
         url.set_fragment(None);
-        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(self.verifier.expose()));
+        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, self.verifier.expose().as_bytes()));
         let mut query = url.query_pairs_mut();
         let pairs: [(&str, &str); 7] = [
             ("response_type", "code"),

@@ -148,8 +148,6 @@ fn rules() -> StopRules {
         active_s: 600,
         wall_clock_s: Some(800),
         model_calls: Some(30),
-        tokens_in: Some(300),
-        tokens_out: Some(60),
         tokens_total: Some(320),
         output_bytes: Some(1_500),
         ..RunLimits::none()

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use belay_protocol::{Message, PICTURE_TOKENS, json_bytes};
+use belay_protocol::{Message, PICTURE_TOKENS};
 use serde::Serialize;
 
 use super::error::AnthropicError;
@@ -36,13 +36,9 @@ pub(crate) async fn count_tokens(
             None => Message::user(line.text.clone()).estimated_tokens(),
         };
         let said: u64 = lines.iter().map(of_line).sum();
-        let tools: usize = chat.tools()?.map_or(0, |tools| tools.tools.iter().map(bytes_of).sum());
+        let tools: usize = chat.tools()?.map_or(0, |tools| tools.bytes());
         Ok(said + tools as u64 / 4 + chat.files(false)?.len() as u64 * PICTURE_TOKENS)
     };
     let input_tokens = count().map_err(|error| places.renamed(error))?;
     Ok(Json(TokenCount { input_tokens }))
-}
-
-fn bytes_of(tool: &belay_protocol::ClientTool) -> usize {
-    tool.name.len() + tool.description.len() + json_bytes(&tool.parameters)
 }

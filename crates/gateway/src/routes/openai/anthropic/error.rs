@@ -15,7 +15,7 @@ use crate::event_json::one_line;
 use crate::routes::openai::OpenAiError;
 
 /// The id of a request, in the answer. Clients of this API show it with an error.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// The id of a request, as all of Belay has it.
 const OUR_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -67,7 +67,7 @@ impl AnthropicError {
 
     fn kind(&self) -> &'static str {
         let (code, _) = self.0.parts();
-        match (self.0.status(), self.0.kind()) {
+        match (self.0.status, self.0.kind) {
             (StatusCode::UNAUTHORIZED, _) => "authentication_error",
             (StatusCode::PAYMENT_REQUIRED, _) => "billing_error",
             (StatusCode::FORBIDDEN, _) => "permission_error",
@@ -84,8 +84,8 @@ impl AnthropicError {
     fn body(&self) -> AnthropicErrorBody {
         let (error_code, message) = self.0.parts();
         // The API writes `messages.0.content`.
-        let param = self.0.param().map(|param| param.replace('[', ".").replace(']', ""));
-        let message = match (param, self.0.param()) {
+        let param = self.0.param.as_deref().map(|param| param.replace('[', ".").replace(']', ""));
+        let message = match (param, self.0.param.as_deref()) {
             (Some(ours), Some(param)) => {
                 let rest = message.strip_prefix(param).map_or(message, |rest| rest.trim_start_matches([':', ' ']));
                 format!("{ours}: {rest}")

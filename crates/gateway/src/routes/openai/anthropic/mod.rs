@@ -17,17 +17,38 @@ mod sources;
 mod tools;
 mod writer;
 
+use axum::response::{IntoResponse, Response};
+
 #[cfg(test)]
 pub(crate) use self::body::MessageBody;
 #[cfg(test)]
 pub(crate) use self::count::TokenCount;
-pub(crate) use self::count::count_tokens;
-pub(crate) use self::create::create;
+use self::count::count_tokens;
+use self::create::create;
+pub(crate) use self::error::AnthropicError;
 #[cfg(test)]
 pub(crate) use self::error::AnthropicErrorBody;
-pub(crate) use self::error::{AnthropicError, REQUEST_ID, identified};
+pub(crate) use self::error::identified;
 #[cfg(test)]
 pub(crate) use self::events::MessageEvent;
-pub(super) use self::models::{VERSION_HEADER, list, one};
+pub(super) use self::models::{model, models};
 #[cfg(test)]
 pub(crate) use self::request::MessagesRequest;
+use super::error::OpenAiError;
+use crate::table::{Table, post};
+
+/// The routes of this API, for people.
+pub(super) const ROUTES: &str = "POST /v1/messages, POST /v1/messages/count_tokens";
+
+/// The beginning of its paths, and why the build has none of them.
+pub(super) const ABSENT: Option<(&str, &str)> = None;
+
+/// The routes of this API.
+pub(crate) fn table() -> Table {
+    Table::new().route("/v1/messages", post(create)).route("/v1/messages/count_tokens", post(count_tokens))
+}
+
+/// The error in the form of the API that the path is of: this one or OpenAI's.
+pub(super) fn in_form_of(path: &str, error: OpenAiError) -> Response {
+    if AnthropicError::is_for(path) { AnthropicError::from(error).into_response() } else { error.into_response() }
+}

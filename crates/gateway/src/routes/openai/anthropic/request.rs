@@ -10,8 +10,8 @@ use super::input::Messages;
 use super::tools;
 use crate::foreign::shown;
 use crate::routes::openai::OpenAiError;
-use crate::routes::openai::places::Places;
 use crate::routes::openai::request::ChatRequest;
+use crate::routes::openai::translated::Places;
 
 /// A request for a message; unused fields are left out.
 #[derive(Deserialize)]

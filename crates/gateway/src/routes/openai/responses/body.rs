@@ -60,6 +60,11 @@ pub(super) struct Shape {
     shown: Map<String, Value>,
 }
 
+/// The id of the run, or of an answer without one.
+fn own_id(head: &Head) -> String {
+    head.run.map_or_else(|| head.id.trim_start_matches("chatcmpl-").to_owned(), |run| run.to_string())
+}
+
 impl Shape {
     pub(super) fn new(
         app: &App,
@@ -68,7 +73,7 @@ impl Shape {
         id: Option<ResponseId>,
         shown: Map<String, Value>,
     ) -> Self {
-        let own = head.own_id().replace('-', "");
+        let own = own_id(&head).replace('-', "");
         let text = |prefix: &str| match &id {
             Some(id) => id.text(app, principal, prefix),
             None => format!("{prefix}{own}"),

@@ -1,7 +1,7 @@
 //! A part of a run in the forms of this API.
 
-use belay_protocol::{ApprovalId, ClientNote, Principal, RunRecord};
-use serde_json::Value;
+use belay_protocol::{ApprovalId, ClientNote, DeclaredOutput, Principal, RunRecord};
+use serde_json::{Map, Value, json};
 
 use super::body::{ResponseBody, Shape};
 use super::id::ResponseId;
@@ -10,7 +10,7 @@ use super::shown::shown_by_default;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::routes::openai::answer::Head;
-use crate::routes::openai::format::AnswerForm;
+use crate::routes::openai::format::{AnswerForm, NAME};
 use crate::routes::openai::outcome::End;
 use crate::routes::openai::part::Part;
 
@@ -33,9 +33,17 @@ impl Part {
 /// The head and the common fields of a response whose request is not known any more.
 pub(super) fn shape_of(app: &App, principal: &Principal, id: ResponseId, run: &RunRecord) -> Shape {
     let head = Head::new(id.kind.model.name(app), run.session.clone(), false, run.accepted_at);
-    let form = if id.kind.json { AnswerForm::of_stored(run) } else { AnswerForm::Text };
+    let form = if id.kind.json { form_of_stored(run) } else { AnswerForm::Text };
     let head = head.of_run(run.run_id, run.accepted_at).in_form(form);
     Shape::new(app, principal, head, Some(id), shown_by_default())
+}
+
+/// The form of an ended run whose request is not known any more: the run has produced one output.
+fn form_of_stored(run: &RunRecord) -> AnswerForm {
+    let reply = run.reply.as_deref().unwrap_or_default();
+    let outputs: Map<String, Value> = serde_json::from_str(reply).unwrap_or_default();
+    let name = outputs.into_iter().next().map_or_else(|| NAME.into(), |(name, _)| name);
+    AnswerForm::Json(DeclaredOutput { name, schema: json!({}), description: None })
 }
 
 /// The same with what the run keeps of the request.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::parts::{content_of, part_of_result};
 use super::tools;
 use crate::routes::openai::OpenAiError;
-use crate::routes::openai::places::Places;
+use crate::routes::openai::translated::Places;
 
 /// The messages of a chat request, each with its place in the input.
 #[derive(Default)]

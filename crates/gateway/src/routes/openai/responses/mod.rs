@@ -6,6 +6,7 @@
 
 mod body;
 mod create;
+mod errors;
 mod events;
 mod forms;
 mod id;
@@ -24,14 +25,31 @@ mod writer;
 
 #[cfg(test)]
 pub(crate) use self::body::ResponseBody;
-pub(crate) use self::create::create;
+use self::create::create;
 #[cfg(test)]
 pub(crate) use self::events::ResponseEvent;
-pub(crate) use self::input_items::input_items;
+use self::input_items::input_items;
 #[cfg(test)]
 pub(crate) use self::input_items::{ItemList, ItemParams};
 #[cfg(test)]
 pub(crate) use self::request::ResponsesRequest;
 #[cfg(test)]
 pub(crate) use self::stored::{DeletedResponse, ShowParams};
-pub(crate) use self::stored::{cancel, delete, show};
+use self::stored::{cancel, delete, show};
+use crate::table::{Table, get, post};
+
+/// The routes of this API, for people.
+pub(super) const ROUTES: &str = "POST /v1/responses, GET and DELETE /v1/responses/{response}, \
+                                 POST /v1/responses/{response}/cancel, GET /v1/responses/{response}/input_items";
+
+/// Why the build has no such API.
+pub(super) const ABSENT: Option<(&str, &str)> = None;
+
+/// The routes of this API.
+pub(crate) fn table() -> Table {
+    Table::new()
+        .route("/v1/responses", post(create))
+        .route("/v1/responses/{response}", get(show).delete(delete))
+        .route("/v1/responses/{response}/cancel", post(cancel))
+        .route("/v1/responses/{response}/input_items", get(input_items))
+}

@@ -6,6 +6,7 @@
 use belay_protocol::{Principal, RunFilter, RunRecord};
 use serde_json::{Value, json};
 
+use super::errors::no_previous_response;
 use super::id::{Model, RESPONSE};
 use super::input::Messages;
 use super::request::ResponsesRequest;
@@ -31,13 +32,13 @@ pub(super) async fn add(
 ) -> Result<Option<String>, OpenAiError> {
     let Some(text) = request.previous_response_id.as_deref() else { return Ok(None) };
     let Some((id, run)) = find(app, principal, RESPONSE, text).await? else {
-        return Err(OpenAiError::no_previous_response(text));
+        return Err(no_previous_response(text));
     };
     let is_text = [id.kind.model, Model::of(request.model.as_deref())].contains(&Model::Text);
     let continues = !is_text && !request.brings_answers() && is_newest(app, &run).await?;
     if !continues {
         let lines = lines_until(app, &run).await?;
-        let lines = lines.ok_or_else(|| OpenAiError::no_previous_response(text))?;
+        let lines = lines.ok_or_else(|| no_previous_response(text))?;
         lines.into_iter().for_each(|line| messages.add(line));
     }
     if let Some(calls) = open_calls(&run) {

@@ -10,6 +10,7 @@ use belay_protocol::{Ack, Control, Principal, RunFilter, RunRecord};
 use serde::{Deserialize, Serialize};
 
 use super::body::ResponseBody;
+use super::errors::{no_response, not_alone};
 use super::events::ResponseWriter;
 use super::forms::shape_with_note;
 use super::id::{RESPONSE, ResponseId};
@@ -44,7 +45,7 @@ impl FromRequestParts<Shared> for OwnResponse {
         let text = path_text(parts, app, "response").await?;
         match find(app, &principal, RESPONSE, &text).await? {
             Some((id, run)) => Ok(Self { id, text, run }),
-            None => Err(OpenAiError::no_response(&text)),
+            None => Err(no_response(&text)),
         }
     }
 }
@@ -137,7 +138,7 @@ pub(crate) async fn delete(
     OwnResponse { text, run, .. }: OwnResponse,
 ) -> Result<Json<DeletedResponse>, OpenAiError> {
     if !is_alone(&app, &run).await? {
-        return Err(OpenAiError::not_alone(&run.session));
+        return Err(not_alone(&run.session));
     }
     // The request of this client has created the session, and nobody else has used it. The agent lets operators alone delete
     // sessions, because it does not know that.

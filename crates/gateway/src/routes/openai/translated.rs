@@ -1,4 +1,5 @@
-//! The names of another API for the parameters that an error of the chat request names.
+//! What the APIs whose requests become chat requests need of the types of a chat request: the names of their own for the
+//! parameters that an error names, and the parts of an error.
 
 use super::error::OpenAiError;
 
@@ -19,13 +20,21 @@ impl Places {
 
     /// The error of the chat request with the names of the other API.
     pub(super) fn renamed(&self, error: OpenAiError) -> OpenAiError {
-        error.with_param(|name| {
+        let param = error.param.as_deref().map(|name| {
             let place = name.strip_prefix("messages[").and_then(|rest| rest.split_once(']'));
             match place.and_then(|(at, rest)| Some((self.places.get(at.parse::<usize>().ok()?)?, rest))) {
                 Some((Some(at), rest)) => format!("{}[{at}]{rest}", self.list),
                 Some((None, _)) => self.list.to_owned(),
                 None => (self.param)(name),
             }
-        })
+        });
+        OpenAiError { param, ..error }
+    }
+}
+
+impl OpenAiError {
+    /// The code and the message, for an answer that has an error as a part.
+    pub(super) fn parts(&self) -> (&'static str, &str) {
+        (self.code, &self.message)
     }
 }

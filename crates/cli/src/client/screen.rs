@@ -1,9 +1,11 @@
-//! The terminal of `belay ask`: shows the answer while it is written, and a status line that leaves nothing behind.
+//! The terminal of one message: shows the answer while it is written, a row for each tool call, and a status line that
+//! leaves nothing behind. `belay ask` and `belay send --wait` show their run by it.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use belay_channels::ToolRows;
 use belay_program::environment::Environment;
 use belay_protocol::{LiveNews, LiveView, RunId};
 use belay_terminal::{LiveArea, Look, RunView, StatusLine, rendered};
@@ -14,7 +16,7 @@ use tokio::time::sleep;
 const FRAME: Duration = Duration::from_millis(15);
 
 /// The terminal of one answer.
-pub(super) struct AskScreen {
+pub struct AnswerScreen {
     /// Whether the answer is shown: standard output is a terminal. Otherwise the complete text is printed at the end.
     answers: bool,
     /// Whether there is a status line: standard error is a terminal.
@@ -26,14 +28,15 @@ pub(super) struct AskScreen {
 #[derive(Default)]
 struct State {
     live: Option<(RunView, Instant)>,
+    calls: ToolRows,
     area: LiveArea,
     /// What the area shows.
     picture: Vec<String>,
 }
 
-impl AskScreen {
+impl AnswerScreen {
     /// The terminal of this process. `as_json`: the answer is printed for a program.
-    pub(super) fn find(env: &Environment, as_json: bool) -> Self {
+    pub fn find(env: &Environment, as_json: bool) -> Self {
         Self {
             answers: io::stdout().is_terminal() && !as_json,
             // On a dumb terminal no line can be redrawn.
@@ -44,7 +47,7 @@ impl AskScreen {
     }
 
     /// Whether a run is shown while it works.
-    pub(super) fn is_live(&self) -> bool {
+    pub fn is_live(&self) -> bool {
         self.status
     }
 
@@ -65,7 +68,7 @@ impl AskScreen {
     }
 
     /// Draws until it is dropped.
-    pub(super) async fn draw(&self) {
+    pub async fn draw(&self) {
         loop {
             sleep(FRAME).await;
             self.frame();
@@ -76,7 +79,7 @@ impl AskScreen {
         let (columns, rows) = self.size();
         let look = Look { width: columns, colour: self.colour };
         let mut state = self.state();
-        let State { live, area, picture } = &mut *state;
+        let State { live, area, picture, .. } = &mut *state;
         let (mut lines, mut next) = (Vec::new(), Vec::new());
         if let Some((view, began)) = live {
             view.resize(look);
@@ -102,14 +105,14 @@ impl AskScreen {
     }
 
     /// Ends the display before something else is shown.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         let mut state = self.state();
         let rest = state.live.take().map(|(view, _)| view.give_up()).unwrap_or_default();
         self.settle(&mut state, &rest);
     }
 
     /// Shows the answer. `false`: it is not shown here, and has to be printed.
-    pub(super) fn answered(&self, answer: &str) -> bool {
+    pub fn answered(&self, answer: &str) -> bool {
         if !self.answers {
             self.clear();
             return false;
@@ -130,18 +133,28 @@ impl AskScreen {
     }
 }
 
-impl LiveView for AskScreen {
+impl LiveView for AnswerScreen {
     fn show(&self, _run: RunId, news: LiveNews) {
+        let look = self.look();
         let mut state = self.state();
+        let rows = match &news {
+            LiveNews::State(now) => state.calls.rows(now),
+            _ => Vec::new(),
+        };
         match (news, &mut state.live) {
-            (LiveNews::Began, live @ None) => *live = Some((RunView::new(self.look()), Instant::now())),
+            (LiveNews::Began, live @ None) => *live = Some((RunView::new(look), Instant::now())),
             (LiveNews::Text { step, text }, Some((view, _))) if self.answers => view.push(step, &text),
             (LiveNews::Lost, Some((view, _))) => view.lost(),
-            (LiveNews::State(now), Some((view, _))) => view.set_status(StatusLine {
-                tools: now.calls.into_iter().map(|call| (call.tool, call.argument)).collect(),
-                tokens: now.tokens,
-                cost_micro_usd: now.cost_micro_usd,
-            }),
+            (LiveNews::State(now), Some((view, _))) => {
+                if self.answers {
+                    rows.iter().for_each(|row| view.tool(&row.line(look)));
+                }
+                view.set_status(StatusLine {
+                    tools: now.calls.into_iter().map(|call| (call.tool, call.argument)).collect(),
+                    tokens: now.tokens,
+                    cost_micro_usd: now.cost_micro_usd,
+                });
+            }
             (LiveNews::Ended { answered: true }, Some((view, _))) => view.end(),
             (LiveNews::Ended { answered: false }, Some(_)) => {
                 drop(state);

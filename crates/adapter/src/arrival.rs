@@ -1,0 +1,133 @@
+//! A message of a person, from a frame to an envelope, and the answer to its acknowledgement.
+
+use belay_protocol::provenance::{Audience, Author, Person, Provenance, Quote};
+use belay_protocol::{Ack, Body, Control, IdempotencyKey, Inbound, Principal, Refusal, ReplyRoute};
+
+use crate::access::AdapterAccess;
+use crate::config::is_id;
+use crate::frames::{Decide, Said, Sender, TEXT_MAX, ToAdapter};
+
+/// What becomes of a frame of a person.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// The agent gets it.
+    Take(Box<Inbound>),
+    /// It is answered at once: the result, and the reason.
+    Answer(&'static str, String),
+}
+
+impl Arrival {
+    fn refused(why: impl Into<String>) -> Self {
+        Self::Answer("refused", why.into())
+    }
+}
+
+/// A message, or the new text of one.
+pub(crate) fn message(access: &AdapterAccess, said: Said, is_edit: bool) -> Arrival {
+    if said.text.len() > TEXT_MAX {
+        return Arrival::refused(format!("text: at most {TEXT_MAX} bytes"));
+    }
+    let place = match Place::of(access, &said.id, &said.sender, said.conversation.as_deref()) {
+        Ok(place) => place,
+        Err(why) => return Arrival::refused(why),
+    };
+    if place.audience == Audience::Group && !said.addressed {
+        return Arrival::Answer("ignored", "it is not addressed to Belay".to_owned());
+    }
+    if said.text.trim().is_empty() {
+        return Arrival::refused("text: it is empty");
+    }
+    let body = if is_edit { Body::Edit(said.text) } else { Body::Text(said.text) };
+    let key = (!is_edit).then(|| place.key(access, &said.id)); // each edit is one of its own
+    let quote = said.reply_to.map(|quoted| Quote {
+        author: if quoted.own { Author::Assistant } else { Author::Other },
+        name: quoted.name.filter(|_| !quoted.own),
+        text: quoted.text,
+        ..Quote::default()
+    });
+    let provenance = Provenance {
+        audience: place.audience,
+        sender: Some(person(&said.sender)),
+        reply_to: quote,
+        message_id: Some(said.id.clone()),
+        ..Provenance::default()
+    };
+    let mut inbound = place.inbound(access, &said.id, body);
+    (inbound.key, inbound.relayed, inbound.provenance) = (key, said.bot, Some(provenance.into()));
+    Arrival::Take(Box::new(inbound))
+}
+
+/// The answer to a question.
+pub(crate) fn decision(access: &AdapterAccess, decide: &Decide) -> Arrival {
+    let Ok(approval) = decide.approval.parse() else { return Arrival::refused("approval: it is no id of a question") };
+    match Place::of(access, &decide.id, &decide.sender, decide.conversation.as_deref()) {
+        Ok(place) => {
+            let control = Control::Decide { approval, decision: decide.decision };
+            let mut inbound = place.inbound(access, &decide.id, Body::Control(control));
+            inbound.reply_to = None; // the adapter shows the answer of its `ack`
+            Arrival::Take(Box::new(inbound))
+        }
+        Err(why) => Arrival::refused(why),
+    }
+}
+
+/// Where a message was written, and by whom.
+struct Place {
+    conversation: String,
+    audience: Audience,
+    principal: Principal,
+}
+
+impl Place {
+    fn of(access: &AdapterAccess, id: &str, sender: &Sender, conversation: Option<&str>) -> Result<Self, String> {
+        let conversation = conversation.unwrap_or(&sender.id);
+        for (field, value) in [("id", id), ("sender.id", &sender.id), ("conversation", conversation)] {
+            if !is_id(value) {
+                return Err(format!("{field}: 1 to 128 visible bytes"));
+            }
+        }
+        let Some(role) = access.role(&sender.id) else { return Err(access.not_listed(&sender.id)) };
+        let audience = if conversation == sender.id { Audience::Person } else { Audience::Group };
+        if audience == Audience::Group && !access.is_listed_group(conversation) {
+            let list = format!("channels.adapters.{}.groups", access.channel());
+            return Err(format!("{conversation} is not on the list {list}"));
+        }
+        let principal = Principal { id: sender.id.as_str().into(), role };
+        Ok(Self { conversation: conversation.to_owned(), audience, principal })
+    }
+
+    /// One platform may count its messages for each conversation.
+    fn key(&self, access: &AdapterAccess, id: &str) -> IdempotencyKey {
+        let account = self.conversation.as_str().into();
+        IdempotencyKey { channel: access.channel().clone(), account, message_id: id.into() }
+    }
+
+    fn inbound(self, access: &AdapterAccess, id: &str, body: Body) -> Inbound {
+        let (channel, session) = (access.channel().clone(), access.session(&self.conversation));
+        let conversation = self.conversation.into();
+        let route = ReplyRoute { channel: channel.clone(), conversation, reply_to: Some(id.into()) };
+        Inbound { reply_to: Some(route), ..Inbound::new(channel, session, self.principal, body) }
+    }
+}
+
+fn person(sender: &Sender) -> Person {
+    let name = sender.name.clone().unwrap_or_else(|| sender.id.clone());
+    Person { name, username: None, id: sender.id.clone() }
+}
+
+/// The `ack` of a message, and whether it is settled: an unsettled one is sent again by the adapter.
+pub(crate) fn answer(id: String, ack: Option<Ack>) -> (ToAdapter, bool) {
+    let (result, detail, after_ms) = match ack {
+        None => ("again", Some("Belay has not taken it".to_owned()), None),
+        Some(Ack::Command(reply)) => ("command", Some(reply.reply), None),
+        Some(Ack::Refused(refusal)) => match refusal {
+            Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. } => {
+                ("again", Some(refusal.to_string()), u64::try_from(retry_after.as_millis()).ok())
+            }
+            Refusal::Store(_) | Refusal::ShuttingDown => ("again", Some(refusal.to_string()), None),
+            other => ("refused", Some(other.to_string()), None),
+        },
+        Some(_) => ("accepted", None, None),
+    };
+    (ToAdapter::Ack { id, result, detail, after_ms }, result != "again")
+}

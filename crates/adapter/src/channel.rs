@@ -1,0 +1,133 @@
+//! An adapter as a channel.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::extract::ws::WebSocket;
+use belay_protocol::{
+    Channel, ChannelError, ChannelId, ChannelProfile, Cursors, DeliverError, Envelope, InboundStream, LookUp, Outbound,
+    ReplyRoute, UnixMillis,
+};
+use futures_util::StreamExt;
+use futures_util::stream::{self, FuturesUnordered};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::AdapterAccess;
+use crate::config::TOKEN_MIN;
+use crate::connection::{self, Served};
+use crate::deliver;
+use crate::frames::ToAdapter;
+use crate::link::Link;
+use crate::route::{self, Door};
+
+/// Capacity of the queue between the connection and the agent.
+const INBOX: usize = 64;
+
+/// Capacity of the queue of new connections. An adapter has one; more wait only while it connects again and again.
+const SOCKETS: usize = 4;
+
+/// The channel of one adapter.
+pub struct Adapter {
+    access: AdapterAccess,
+    token: SecretString,
+    link: Arc<Link>,
+    cursors: Arc<dyn Cursors>,
+    /// New connections, for [`Self::serve`].
+    sockets: (mpsc::Sender<WebSocket>, Mutex<Option<mpsc::Receiver<WebSocket>>>),
+    inbox: (mpsc::Sender<Envelope>, Mutex<Option<mpsc::Receiver<Envelope>>>),
+}
+
+fn taken<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+impl Adapter {
+    /// The adapter with these lists and this token.
+    ///
+    /// # Errors
+    /// The token is shorter than 16 bytes.
+    pub fn new(access: AdapterAccess, token: SecretString, cursors: Arc<dyn Cursors>) -> Result<Self, ChannelError> {
+        if token.expose_secret().len() < TOKEN_MIN {
+            let detail = format!("its token is shorter than {TOKEN_MIN} bytes; `openssl rand -hex 24` makes one");
+            return Err(ChannelError { channel: access.channel().clone(), detail });
+        }
+        let ((sockets, new), (inbox, messages)) = (mpsc::channel(SOCKETS), mpsc::channel(INBOX));
+        let (sockets, inbox) = ((sockets, Mutex::new(Some(new))), (inbox, Mutex::new(Some(messages))));
+        Ok(Self { access, token, link: Arc::default(), cursors, sockets, inbox })
+    }
+
+    /// The route `/adapters/NAME`, for the owner of the listener.
+    pub fn router(&self) -> Router {
+        let (sockets, token) = (self.sockets.0.clone(), self.token.clone());
+        route::router(self.access.channel(), Door { token, sockets })
+    }
+
+    /// Serves the connections until `stop`. Called once.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, all connections end; the adapter connects again, or the daemon ends.
+    pub async fn serve(self: Arc<Self>, stop: CancellationToken) {
+        let Some(mut sockets) = taken(&self.sockets.1) else { return };
+        let served = Served {
+            access: self.access.clone(),
+            link: self.link.clone(),
+            cursors: self.cursors.clone(),
+            inbox: self.inbox.0.clone(),
+        };
+        let mut open = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                Some(socket) = sockets.recv() => open.push(connection::serve(socket, &served)),
+                Some(()) = open.next() => {}
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Channel for Adapter {
+    fn id(&self) -> &ChannelId {
+        self.access.channel()
+    }
+
+    async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
+        let inbox = taken(&self.inbox.1);
+        let cannot = || ChannelError { channel: self.id().clone(), detail: "it was started before".to_owned() };
+        let inbox = inbox.ok_or_else(cannot)?;
+        if !self.access.has_anybody() {
+            tracing::warn!(channel = %self.id(), "its lists allow and operators are empty: nobody may write");
+        }
+        Ok(Box::pin(stream::unfold((inbox, intake), |(mut inbox, intake)| async move {
+            let envelope = intake.run_until_cancelled(inbox.recv()).await.flatten()?;
+            Some((envelope, (inbox, intake)))
+        })))
+    }
+
+    async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
+        deliver::deliver(&self.link, message).await
+    }
+
+    async fn look_up(&self, message: &Outbound, _since: UnixMillis) -> LookUp {
+        deliver::look_up(&self.link, message).await
+    }
+
+    fn profile(&self) -> ChannelProfile<'_> {
+        ChannelProfile { looks_up: true, ..ChannelProfile::default() }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.link.ready().is_none().then(|| format!("no adapter is connected at /adapters/{}", self.access.channel()))
+    }
+
+    async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
+        let frame = |on| ToAdapter::Working { conversation: route.conversation.to_string(), on };
+        self.link.offer(&frame(true));
+        run.cancelled().await;
+        self.link.offer(&frame(false));
+    }
+}

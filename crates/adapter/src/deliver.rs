@@ -1,0 +1,108 @@
+//! Delivers a message through the connected adapter, piece by piece.
+
+use std::time::Duration;
+
+use belay_channel_kit::split::{Unit, markdown};
+use belay_protocol::{DeliverError, LookUp, Outbound};
+use tokio::time::timeout;
+
+use crate::frames::{DeliveryResult, Ready, TextUnit, ToAdapter};
+use crate::link::{Answer, Link};
+
+/// Maximum wait for the result of one piece. Below the 120 s after which a delivery counts as ambiguous.
+const PIECE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Maximum wait for the answer to a `look_up`.
+const LOOK_UP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// The pieces of a text that the platform can show.
+pub(crate) fn pieces(text: &str, ready: &Ready) -> Vec<String> {
+    let Some(most) = ready.max_text else { return vec![text.to_owned()] };
+    let unit = match ready.unit {
+        TextUnit::Bytes => Unit::Bytes,
+        TextUnit::CodePoints => Unit::CodePoints,
+        TextUnit::Utf16 => Unit::Utf16,
+    };
+    markdown::pieces(text, unit, most)
+}
+
+/// Delivers the pieces that are left.
+///
+/// # Errors
+/// See [`DeliverError`].
+///
+/// # Cancel safety
+/// If the future is dropped, the piece in progress may or may not be shown.
+pub(crate) async fn deliver(link: &Link, message: &Outbound) -> Result<(), DeliverError> {
+    let retry = |detail: &str, pieces_sent| DeliverError::Retry { after: None, detail: detail.to_owned(), pieces_sent };
+    let Some(ready) = link.ready() else { return Err(retry("no adapter is connected", message.pieces_sent)) };
+    let pieces = pieces(&message.text, &ready);
+    let last = pieces.len().saturating_sub(1);
+    for (number, text) in pieces.into_iter().enumerate().skip(message.pieces_sent as usize) {
+        let sent = u32::try_from(number).unwrap_or(u32::MAX);
+        let key = message.key().piece(sent);
+        let frame = ToAdapter::Deliver {
+            key: key.clone(),
+            conversation: message.route.conversation.to_string(),
+            text,
+            reply_to: message.route.reply_to.as_deref().filter(|_| number == 0).map(str::to_owned),
+            question: message.question.clone().filter(|_| number == last),
+        };
+        let Some(answer) = link.ask(&key, &frame) else { return Err(retry("the adapter does not read", sent)) };
+        let answer = timeout(PIECE_DEADLINE, answer).await;
+        link.forget(&key);
+        match answer {
+            Ok(Ok(Answer::Delivered(delivered))) => match delivered.result {
+                DeliveryResult::Sent => {}
+                DeliveryResult::Retry => {
+                    let after = delivered.after_ms.map(Duration::from_millis);
+                    return Err(DeliverError::Retry { after, detail: delivered.detail, pieces_sent: sent });
+                }
+                DeliveryResult::Refused => return Err(DeliverError::Refused { detail: delivered.detail }),
+                DeliveryResult::Unknown => {
+                    return Err(DeliverError::Ambiguous { detail: delivered.detail, pieces_sent: sent });
+                }
+            },
+            Ok(Ok(Answer::NotWritten)) => return Err(retry("the connection of the adapter ended", sent)),
+            Ok(Ok(Answer::Lost | Answer::LookedUp(_)) | Err(_)) | Err(_) => {
+                let detail = "the adapter did not say what became of it".to_owned();
+                return Err(DeliverError::Ambiguous { detail, pieces_sent: sent });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks the adapter for the pieces that its platform has.
+///
+/// # Cancel safety
+/// Dropping the future changes nothing.
+pub(crate) async fn look_up(link: &Link, message: &Outbound) -> LookUp {
+    let Some(ready) = link.ready() else {
+        return LookUp::Later { after: None, detail: "no adapter is connected".to_owned() };
+    };
+    if !ready.look_up {
+        return LookUp::Unknown;
+    }
+    let count = pieces(&message.text, &ready).len();
+    for number in message.pieces_sent..u32::try_from(count).unwrap_or(u32::MAX) {
+        let key = message.key().piece(number);
+        let conversation = message.route.conversation.to_string();
+        let asked = link.ask(&key, &ToAdapter::LookUp { key: key.clone(), conversation });
+        let answer = match asked {
+            Some(answer) => timeout(LOOK_UP_DEADLINE, answer).await.ok().and_then(Result::ok),
+            None => None,
+        };
+        link.forget(&key);
+        match answer {
+            Some(Answer::LookedUp(Some(true))) => {}
+            Some(Answer::LookedUp(Some(false))) if number == message.pieces_sent => return LookUp::NotSent,
+            Some(Answer::LookedUp(Some(false))) => return LookUp::Sent { pieces: number },
+            Some(Answer::LookedUp(None) | Answer::Delivered(_)) => return LookUp::Unknown,
+            Some(Answer::NotWritten | Answer::Lost) | None => {
+                return LookUp::Later { after: None, detail: "the adapter does not answer".to_owned() };
+            }
+        }
+    }
+    LookUp::Sent { pieces: u32::try_from(count).unwrap_or(u32::MAX) }
+}

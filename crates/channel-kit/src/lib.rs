@@ -1,0 +1,9 @@
+//! What channels share.
+//!
+//! **For**: [`batch`] keeps the cursor of a source after its messages were settled; [`split`] cuts long answers in the
+//! unit of a platform.
+//!
+//! **Does not know** any platform, the agent or the store.
+
+pub mod batch;
+pub mod split;

@@ -1,0 +1,136 @@
+//! Splits long answers into pieces that fit into a message of a platform.
+//!
+//! The text of a [`Layout`] is cut, in the unit of the platform. [`markdown`] makes pieces of Markdown, for platforms
+//! that take it; Telegram cuts the text that it shows.
+
+mod fences;
+mod layout;
+pub mod markdown;
+
+use std::ops::Range;
+
+use unicode_segmentation::GraphemeCursor;
+
+pub use self::layout::{Code, Layout};
+
+/// Longest grapheme that is kept whole, in bytes. Longer ones are not readable anyway.
+const GRAPHEME_MAX_BYTES: usize = 256;
+
+/// What a platform counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// UTF-16 code units: Telegram.
+    Utf16,
+    /// Unicode code points: Discord, Slack.
+    CodePoints,
+    /// Bytes of UTF-8: Matrix, IRC.
+    Bytes,
+}
+
+impl Unit {
+    /// The length of a text.
+    pub fn count(self, text: &str) -> usize {
+        match self {
+            Self::Bytes => text.len(),
+            Self::Utf16 | Self::CodePoints => text.chars().map(|c| self.of(c)).sum(),
+        }
+    }
+
+    fn of(self, c: char) -> usize {
+        match self {
+            Self::Utf16 => c.len_utf16(),
+            Self::CodePoints => 1,
+            Self::Bytes => c.len_utf8(),
+        }
+    }
+}
+
+/// The maximum lengths of the pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// What is counted.
+    pub unit: Unit,
+    /// Of the first piece, such as the caption of a file.
+    pub first: usize,
+    /// Of the others.
+    pub rest: usize,
+}
+
+/// The pieces of a text, in order, without the space between them; a text without anything but space has none. The same
+/// text always gives the same pieces, so a delivery can continue after the pieces of an earlier attempt.
+pub fn cut(layout: &Layout, limits: Limits) -> Vec<Range<usize>> {
+    let text = layout.text();
+    let mut ranges = Vec::new();
+    let mut start = skip_space(layout, 0);
+    while start < text.len() {
+        let max = if ranges.is_empty() { limits.first } else { limits.rest };
+        let reach = layout.reach(start, limits.unit, max);
+        let end = if reach == text.len() { reach } else { best_cut(layout, start..reach, limits.unit, max) };
+        let used = start + text[start..end].trim_end().len();
+        if used > start {
+            ranges.push(start..used);
+        }
+        start = skip_space(layout, end);
+    }
+    ranges
+}
+
+/// The start of the next piece: after the space at the cut. In a code block the indentation stays.
+fn skip_space(layout: &Layout, at: usize) -> usize {
+    let rest = &layout.text()[at..];
+    let skipped = match layout.code_at(at) {
+        Some(_) => rest.trim_start_matches('\n'),
+        None => {
+            let trimmed = rest.trim_start();
+            let to = at + rest.len() - trimmed.len();
+            // When space before a code block is skipped, the indentation of the block's first line stays.
+            match layout.code_at(to) {
+                Some(code) if code.range.start > at => &layout.text()[code.range.start..],
+                _ => trimmed,
+            }
+        }
+    };
+    layout.text().len() - skipped.len()
+}
+
+/// Selects where to cut within the range that fits. In order of preference: before a block, after a line, a sentence, a
+/// word, a grapheme, a character. A cut that leaves the piece too short is not used.
+fn best_cut(layout: &Layout, fits: Range<usize>, unit: Unit, max: usize) -> usize {
+    let text = layout.text();
+    if let Some(border) = layout.last_border(&fits) {
+        let is_long_enough = border - fits.start >= fits.len() / 4;
+        // A code block that fits into a message is never cut, however short the piece before it.
+        let fits_alone = |code: &Code| unit.count(&text[code.range.clone()]) + code.around <= max;
+        if is_long_enough || layout.code_at(border).is_some_and(fits_alone) {
+            return border;
+        }
+    }
+    let earliest = fits.start + fits.len() / 2;
+    let line = text[fits.clone()].rfind('\n').map(|at| fits.start + at + 1);
+    let sentence = || {
+        text[fits.clone()].char_indices().rev().find_map(|(at, c)| {
+            let end = fits.start + at + c.len_utf8();
+            let ends = matches!(c, '。' | '！' | '？')
+                || matches!(c, '.' | '!' | '?') && text[end..].starts_with(char::is_whitespace);
+            ends.then_some(end)
+        })
+    };
+    let word = || text[fits.clone()].rfind(char::is_whitespace).map(|at| fits.start + at);
+    let at = line
+        .filter(|at| *at >= earliest)
+        .or_else(|| sentence().filter(|at| *at >= earliest))
+        .or_else(|| word().filter(|at| *at >= earliest))
+        .unwrap_or_else(|| grapheme_border(text, &fits));
+    // Not within a styled span, if that leaves the piece long enough.
+    layout.span_at(at).map(|span| span.start).filter(|start| *start >= earliest).unwrap_or(at)
+}
+
+/// The last grapheme boundary within the range, or the end of the range if there is none near.
+fn grapheme_border(text: &str, fits: &Range<usize>) -> usize {
+    let lowest = fits.end.saturating_sub(GRAPHEME_MAX_BYTES).max(fits.start + 1);
+    (lowest..=fits.end)
+        .rev()
+        .filter(|at| text.is_char_boundary(*at))
+        .find(|at| GraphemeCursor::new(*at, text.len(), true).is_boundary(text, 0).unwrap_or(false))
+        .unwrap_or(fits.end)
+}

@@ -1,0 +1,90 @@
+//! The news since a token, without gaps: an answer has the newest events of each room, and the ones before are fetched.
+
+use super::api::ApiError;
+use super::room::Rooms;
+use super::wire::{Event, RawEvent, Timeline};
+use crate::config::is_room;
+
+use tracing::{info, warn};
+
+/// Most events of a gap. Older ones are passed over, which the log says. 10,000: some 10 MB.
+const GAP_MAX: usize = 10_000;
+
+/// The news since a token.
+pub(crate) struct News {
+    /// The token behind them.
+    pub(crate) next: String,
+    /// The events of each room, the oldest first.
+    pub(crate) events: Vec<(String, Event)>,
+    /// Whether nothing was read before.
+    pub(crate) is_first: bool,
+}
+
+impl Rooms {
+    /// The news since a token. Without one: the place to begin at, and the open invitations.
+    ///
+    /// # Errors
+    /// The server does not answer as it should. Nothing is lost: the same token has the same news.
+    pub(crate) async fn news(&self, since: Option<&str>) -> Result<News, ApiError> {
+        let answer = self.api.sync(since, self.since_ms).await?;
+        let me = self.me.get().map(|me| me.user.clone()).unwrap_or_default();
+        let rooms = answer.rooms.unwrap_or_default();
+        let mut events = Vec::new();
+        for (room, invited) in rooms.invite.unwrap_or_default() {
+            let state = read(invited.invite_state.and_then(|state| state.events));
+            let invitation = state.into_iter().find(|event| event.membership_of(&me) == Some("invite"));
+            events.extend(invitation.map(|event| (room, event)));
+        }
+        for (room, joined) in rooms.join.unwrap_or_default() {
+            let Some((timeline, since)) = joined.timeline.zip(since) else { continue };
+            let whole = self.whole(&room, timeline, since, &me).await?;
+            events.extend(whole.into_iter().map(|event| (room.clone(), event)));
+        }
+        for room in rooms.leave.unwrap_or_default().into_keys() {
+            info!(room, "Belay is not in this room any more");
+            self.people.note_crowded(&room, None);
+        }
+        events.retain(|(room, _)| is_room(room));
+        Ok(News { next: answer.next_batch, events, is_first: since.is_none() })
+    }
+
+    /// The events of a room since a token, from the invitation on if Belay has joined it meanwhile.
+    async fn whole(&self, room: &str, timeline: Timeline, since: &str, me: &str) -> Result<Vec<Event>, ApiError> {
+        let mut events = read(timeline.events);
+        events.reverse();
+        let mut from = timeline.prev_batch.filter(|_| timeline.limited.unwrap_or_default());
+        while let Some(at) = from.take().filter(|_| !events.iter().any(|event| is_entry(event, me))) {
+            if events.len() >= GAP_MAX {
+                warn!(room, "there were more than {GAP_MAX} events in a room; older ones are passed over");
+                break;
+            }
+            match self.api.page(room, &at, since).await {
+                Ok(page) => {
+                    events.extend(read(page.chunk));
+                    from = page.end.filter(|end| *end != at);
+                }
+                Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
+                    warn!(room, %error, "the server does not show the older events of a room");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let entry = events.iter().position(|event| is_entry(event, me)).unwrap_or(events.len());
+        events.truncate(entry);
+        events.reverse();
+        Ok(events)
+    }
+}
+
+fn read(events: Option<Vec<RawEvent>>) -> Vec<Event> {
+    events.unwrap_or_default().iter().filter_map(|raw| Event::read(raw)).collect()
+}
+
+/// Whether Belay came into the room by this event: an invitation, or a join without one.
+fn is_entry(event: &Event, me: &str) -> bool {
+    match event.membership_of(me) {
+        Some("invite") => true,
+        Some("join") => !matches!(event.membership_before.as_deref(), Some("join" | "invite")),
+        _ => false,
+    }
+}
