@@ -1,11 +1,12 @@
 //! The text of a question about a call, in Markdown that people read: the call as a block, its facts one a line, the content
 //! of a file with line numbers, an edit as a diff. Nothing of the call can act as markup or leave its place.
 
+mod marked;
 mod shown;
 
 use std::fmt::Write as _;
 
-use self::shown::bounded;
+use self::marked::{Line, bounded_lines};
 pub use self::shown::{MAX_SHOWN_CHARS, fence, shown_line, visible};
 use crate::markdown;
 
@@ -49,7 +50,7 @@ pub fn about_call(tool: &str, summary: &str, bound: &[(String, String)], why: &s
     }
     let value = |of: &str| bound.iter().find(|(name, _)| name == of).map(|(_, value)| value.as_str());
     if let (Some(old), Some(new)) = (value("old"), value("new")) {
-        text.push_str(&block("diff", &diff(old, new)));
+        text.push_str(&markdown::block_of("diff", &diff(old, new)));
     } else {
         for (name, value) in bound.iter().filter(|(name, _)| is_content(name)) {
             let _ = write!(text, "- {name}: {}\n{}", size(value), numbered(value, path(bound)));
@@ -90,31 +91,32 @@ fn numbered(content: &str, path: &str) -> String {
     }
     let lines = lines(content);
     let width = lines.len().to_string().len();
-    let numbered = lines.iter().zip(1..).map(|(line, number)| format!("{number:>width$}  {line}"));
+    let numbered = lines.into_iter().zip(1..).map(|(text, number)| Line { mark: format!("{number:>width$}  "), text });
     let language = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     let is_word = language.len() <= 10 && language.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    block(if is_word { language } else { "" }, &numbered.collect::<Vec<_>>().join("\n"))
+    let numbered: Vec<_> = numbered.collect();
+    markdown::block_of(if is_word { language } else { "" }, &bounded_lines(&numbered))
 }
 
-/// The removed and the added lines. If only one of both texts ends with a line end, that is shown.
+/// The removed and the added lines, of which neither takes the room of the other. If only one of both texts ends with a
+/// line end, that is shown.
 fn diff(old: &str, new: &str) -> String {
     let differ = old.ends_with('\n') != new.ends_with('\n');
     let marked = |mark: char, text: &str| {
-        let mut marked: Vec<String> = lines(text).iter().map(|line| format!("{mark} {line}")).collect();
+        let line = |text| Line { mark: format!("{mark} "), text };
+        let mut marked: Vec<_> = lines(text).into_iter().map(line).collect();
         if differ && !text.is_empty() && !text.ends_with('\n') {
-            marked.push(r"\ without a line end".to_owned());
+            marked.push(Line { mark: r"\ ".to_owned(), text: "without a line end".to_owned() });
         }
         marked
     };
-    [marked('-', old), marked('+', new)].concat().join("\n")
+    let sides = [marked('-', old), marked('+', new)];
+    let shown = sides.iter().filter(|lines| !lines.is_empty()).map(|lines| bounded_lines(lines));
+    shown.collect::<Vec<_>>().join("\n")
 }
 
 fn lines(text: &str) -> Vec<String> {
     visible(text).lines().map(str::to_owned).collect()
-}
-
-fn block(language: &str, text: &str) -> String {
-    markdown::block_of(language, &bounded(text.to_owned(), "\n"))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub fn visible(text: &str) -> String {
 }
 
 /// Bounds a text to [`MAX_SHOWN_CHARS`]. `space`: around the note about the missing part.
-pub(super) fn bounded(visible: String, space: &str) -> String {
+fn bounded(visible: String, space: &str) -> String {
     let whole = visible.chars().count();
     if whole <= MAX_SHOWN_CHARS {
         return visible;

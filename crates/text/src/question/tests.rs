@@ -52,3 +52,13 @@ fn a_long_content_shows_both_ends() {
         shown.contains("\n   1  line 1\n") && shown.contains("NOT SHOWN here") && shown.contains("5000  line 5000\n")
     );
 }
+
+#[test]
+fn a_long_edit_shows_both_ends_of_each_side() {
+    let lines = |word: &str| (1..=5000).map(|n| format!("{word} {n}\n")).collect::<String>();
+    let shown = middle(&[("old", &*lines("one")), ("new", &*lines("two"))]);
+    for line in ["- one 1", "- one 5000", "+ two 1", "+ two 5000"] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}");
+    }
+    assert_eq!(shown.matches("NOT SHOWN here").count(), 2);
+}
