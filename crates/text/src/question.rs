@@ -20,10 +20,11 @@ const CONTENT: [&str; 3] = ["content", "old", "new"];
 
 /// Names of bound values that are left out if they are digests: the summary says what is written, and whether the file
 /// exists.
-const DIGESTS: [&str; 2] = ["change", "file"];
+const UNSAID: [&str; 2] = ["change", "file"];
 
-/// The beginning of the names of facts that are arguments. They are shown whole, whatever they look like.
-const ARGUMENT: &str = "argument";
+/// The beginnings of the names of bound values that are digests: of the description of an MCP tool, and of files whose path
+/// follows. A digest is shortened. Any other value is shown whole: a model may choose a name that looks like a digest.
+const DIGESTS: [&str; 3] = ["described as", "file ", "settings "];
 
 /// Characters of a digest in hex (blake3, SHA-256), and how many of them are shown.
 const DIGEST_CHARS: usize = 64;
@@ -63,10 +64,10 @@ pub fn about_call(tool: &str, summary: &str, bound: &[(String, String)], why: &s
 /// The value of a fact in a line; `None`: it is a digest that says nothing to people.
 fn fact(name: &str, value: &str) -> Option<String> {
     let is_digest = value.len() == DIGEST_CHARS && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match is_digest && !name.starts_with(ARGUMENT) {
-        true if DIGESTS.contains(&name) => None,
-        true => Some(format!("{}…", &value[..SHOWN_DIGEST_CHARS])),
-        false => Some(shown_line(value)),
+    match is_digest {
+        true if UNSAID.contains(&name) => None,
+        true if DIGESTS.iter().any(|of| name.starts_with(of)) => Some(format!("{}…", &value[..SHOWN_DIGEST_CHARS])),
+        _ => Some(shown_line(value)),
     }
 }
 

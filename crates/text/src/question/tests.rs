@@ -42,6 +42,9 @@ fn digests_are_short_but_an_argument_is_whole() {
     let digest = "0123456789abcdef".repeat(4);
     let shown = middle(&[("file", &*digest), ("file a.sh", &*digest), ("argument file", &*digest), ("argv", "x")]);
     assert_eq!(shown, format!("- file a.sh: 0123456789ab…\n- argument file: {digest}\n"));
+    let shown = middle(&[("path", &*digest), ("settings .git/config", &*digest), ("described as", &*digest)]);
+    let expected = "- settings .git/config: 0123456789ab…\n- described as: 0123456789ab…\n";
+    assert_eq!(shown, format!("- path: {digest}\n{expected}"), "a file may have such a name");
 }
 
 #[test]
