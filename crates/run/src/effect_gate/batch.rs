@@ -213,7 +213,10 @@ pub(super) async fn run(
         tokio::select! {
             biased; // a tool that has ended is collected before it would be abandoned
             ended = running.join_next_with_id() => match ended {
-                Some(Ok((id, output))) => ran.extend(taken(caller, &mut places, id, matches!(output, Some(Ok(_)))).map(|place| place.with(output))),
+                Some(Ok((id, output))) => {
+                    let place = taken(caller, &mut places, id, matches!(output, Some(Ok(_))));
+                    ran.extend(place.map(|place| place.with(output)));
+                }
                 Some(Err(error)) => {
                     ran.extend(taken(caller, &mut places, error.id(), false).map(|place| place.crashed(&error)));
                 }
