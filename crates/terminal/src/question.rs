@@ -6,7 +6,7 @@ use crate::span::{Colour, Span, Style, painted, width};
 use crate::wrap::{chopped, wrapped};
 use crate::{Look, code, rendered};
 
-/// Lines of a block that are shown at first.
+/// Lines of a file that are shown at first.
 const FIRST_LINES: usize = 40;
 
 /// The bar before each line, and the indentation of blocks.
@@ -19,8 +19,8 @@ const NAME_MAX: usize = 24;
 /// Narrowest terminal with a bar and with indentation.
 const NARROW: usize = 24;
 
-/// The lines of an approval request, which is Markdown of Belay. `more`: how a person sees the rest of a long block, of
-/// which the first lines are shown then; `None`: all lines are shown.
+/// The lines of an approval request, which is Markdown of Belay. `more`: how a person sees the rest of a long file, of
+/// which the first lines are shown then; `None`: all lines are shown. The call itself is always shown whole.
 ///
 /// A person decides by each character of a block and of a fact, so these are no Markdown: nothing in them is styled or
 /// left out.
@@ -29,9 +29,11 @@ pub fn question(text: &str, look: Look, more: Option<&str>) -> Vec<String> {
     let bar = if look.width < NARROW { "" } else { BAR };
     let inner = Look { width: look.width.saturating_sub(width(bar)).max(1), ..look };
     let mut lines = Vec::new();
-    for part in parts(&text) {
+    let parts = parts(&text);
+    let whole = shown_whole(&parts);
+    for (at, part) in parts.into_iter().enumerate() {
         lines.extend(match part {
-            Part::Block(language, body) => block(&body, language, inner, more),
+            Part::Block(language, body) => block(&body, language, inner, more.filter(|_| at >= whole)),
             Part::Facts(facts) => table(&facts, inner),
             Part::Prose(prose) => rendered(&prose.join("\n"), inner),
             Part::Blank => vec![String::new()],
@@ -49,7 +51,17 @@ pub fn question(text: &str, look: Look, more: Option<&str>) -> Vec<String> {
 /// Whether [`question`] leaves lines out if it may.
 pub fn is_folded(text: &str) -> bool {
     let text = belay_text::escaped(text);
-    parts(&text).iter().any(|part| matches!(part, Part::Block(_, body) if body.len() > FIRST_LINES + 1))
+    let parts = parts(&text);
+    let is_long = |part: &Part<'_>| matches!(part, Part::Block(_, body) if body.len() > FIRST_LINES + 1);
+    parts[shown_whole(&parts)..].iter().any(is_long)
+}
+
+/// The number of parts that are shown whole: up to the facts behind the first block. That block is the call itself, and
+/// a yes approves each line of it. A later block is the content of a file.
+fn shown_whole(parts: &[Part<'_>]) -> usize {
+    let call = parts.iter().position(|part| matches!(part, Part::Block(..))).unwrap_or(parts.len());
+    let facts = parts[call..].iter().position(|part| matches!(part, Part::Facts(_)));
+    facts.map_or(parts.len(), |facts| call + facts)
 }
 
 /// A part of an approval request.

@@ -60,6 +60,16 @@ fn the_first_forty_lines_of_a_block_are_shown_and_the_rest_on_demand() {
 }
 
 #[test]
+fn the_call_itself_is_never_folded() {
+    let script: Vec<_> = (1..=100).map(|n| format!("echo {n}")).collect();
+    let facts = [("directory".to_owned(), ".".to_owned())];
+    let text = belay_text::question::about_call("run_shell", &script.join("\n"), &facts, "it asks");
+    assert!(!is_folded(&text));
+    assert_eq!(question(&text, LOOK, Some("/more")), question(&text, LOOK, None));
+    assert!(question(&text, LOOK, Some("/more")).contains(&"│   echo 100".to_owned()));
+}
+
+#[test]
 fn nothing_of_a_call_acts_and_each_line_fits() {
     let word = "w".repeat(200);
     let value = format!("{word} [a](b) {}", "word ".repeat(40));
