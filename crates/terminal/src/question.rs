@@ -125,7 +125,7 @@ fn block(body: &[&str], language: &str, look: Look, more: Option<&str>) -> Vec<S
     lines
 }
 
-/// The facts as a table. A long value goes on below its beginning; it breaks between words.
+/// The facts as a table. A long value goes on below its beginning.
 fn table(facts: &[(&str, &str)], look: Look) -> Vec<String> {
     let names = facts.iter().map(|(name, _)| width(name_of(name)));
     let (column, gap) = match look.width {
@@ -135,8 +135,7 @@ fn table(facts: &[(&str, &str)], look: Look) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, value) in facts {
         let name = name_of(name);
-        let value = Span::plain(inlined(value));
-        let values = wrapped(&[value], look.width.saturating_sub(column + gap).max(1));
+        let values = value_lines(value, look.width.saturating_sub(column + gap).max(1));
         let pad = |used: usize| " ".repeat((column + gap).saturating_sub(used));
         let mut values = values.into_iter();
         let first = values.next().unwrap_or_default();
@@ -150,6 +149,17 @@ fn table(facts: &[(&str, &str)], look: Look) -> Vec<String> {
         lines.extend(values.map(|line| format!("{}{}", pad(0), painted(&line, look.colour))));
     }
     lines
+}
+
+/// The lines of a value, which breaks between words. A value whose spaces a line would lose keeps its quotes and breaks
+/// anywhere: the path `deploy.sh ` is not `deploy.sh`.
+fn value_lines(value: &str, columns: usize) -> Vec<Vec<Span>> {
+    let plain = inlined(value);
+    if plain.trim() != plain || plain.contains("  ") {
+        chopped(&[Span::plain(value)], columns)
+    } else {
+        wrapped(&[Span::plain(plain)], columns)
+    }
 }
 
 /// The name of a fact. That of a field is emphasised; a name that could act as markup is a code span.

@@ -70,6 +70,25 @@ fn the_call_itself_is_never_folded() {
 }
 
 #[test]
+fn the_spaces_of_a_value_are_seen() {
+    let shown = |value: &str, width: usize| question(&asked(&[("path", value)]), Look { width, ..LOOK }, None);
+    for (value, line) in [
+        ("deploy.sh", "│ path  deploy.sh"),
+        ("deploy.sh ", "│ path  ` deploy.sh  `"),
+        (" deploy.sh", "│ path  `  deploy.sh `"),
+        ("a  b", "│ path  a  b"),
+        ("*a b*", "│ path  *a b*"),
+    ] {
+        assert!(shown(value, 80).iter().any(|shown| shown == line), "{line:?}");
+    }
+    // A border of lines takes no space.
+    let word = "x".repeat(22);
+    let narrow = shown(&format!("{word}  end"), 30);
+    let lines = [format!("│ path  {word}"), "│         end".to_owned()];
+    assert!(narrow.windows(2).any(|shown| shown == lines), "{narrow:#?}");
+}
+
+#[test]
 fn nothing_of_a_call_acts_and_each_line_fits() {
     let word = "w".repeat(200);
     let value = format!("{word} [a](b) {}", "word ".repeat(40));
