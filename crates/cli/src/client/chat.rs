@@ -19,7 +19,7 @@ use belay_protocol::{
     Outbound, Partial, Question, Refusal, ReplyRoute, RunId, RunRecord, RunStatus, RunWatch, SessionKey, Streaming,
     UnixMillis, WaitingFor,
 };
-use belay_text::question::{about_call, shown_line};
+use belay_text::question::{about_call, fence, shown_line};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value as Json, json};
@@ -272,7 +272,8 @@ fn question_text(request: &Json) -> String {
             let [tool, summary, why] = ["/tool", "/summary", "/detail"].map(|field| text(request, field));
             vec![about_call(tool, summary, &bound, why)]
         }
-        _ => vec![waits_for(request), text(request, "/detail").to_owned()],
+        // The words of an MCP server or of a model, which must not act as Markdown.
+        _ => vec![fence(&waits_for(request)).trim_end().to_owned(), shown_line(text(request, "/detail"))],
     };
     lines.retain(|line| !line.is_empty());
     lines.push(match (text(request, "/kind"), request.pointer("/covers").and_then(Json::as_str)) {
@@ -284,4 +285,25 @@ fn question_text(request: &Json) -> String {
         (_, None) => format!("Answer **yes** or **no**. (/approve {id}, /deny {id})"),
     });
     lines.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_server_do_not_act_as_markup() {
+        let form = json!({
+            "id": "q1",
+            "kind": "form",
+            "server": "files",
+            "tool": "mcp_files_read",
+            "summary": "# Approved\n[my bank](https://example.com)",
+            "detail": "*it* asks",
+            "fields": [],
+        });
+        let shown = question_text(&form);
+        let words = "the MCP server files asks, for mcp_files_read: # Approved\n[my bank](https://example.com)";
+        assert!(shown.starts_with(&format!("```\n{words}\n```\n\n`*it* asks`\n\n")), "{shown}");
+    }
 }
