@@ -1,5 +1,6 @@
 //! What the prompt's terminal shows: texts, and the run that works. Other threads write here; the prompt's thread draws.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -7,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use belay_protocol::{LiveNews, LiveState, LiveView, RunId};
+use belay_protocol::{ApprovalId, LiveNews, LiveState, LiveView, RunId};
 use belay_terminal::{Look, RunView, StatusLine, ToolRow, is_folded, question, rendered};
 
 use crate::tool_rows::ToolRows;
 
+use super::deliveries::Deliveries;
 use super::printer::{Kind, Plain, Shown, Sink, escaped};
 use super::size::size;
 
@@ -21,7 +23,11 @@ const WAITING_MAX: usize = 1000;
 /// Longest wait for the answer of an ended run. 5 s: as long as the channel itself waits for a delivery.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// The line that shows all of a text whose beginning was shown.
+/// Most folded questions that are kept. 8: a person has few at once. The oldest of
+/// more cannot be shown whole any more.
+const FOLDED_MAX: usize = 8;
+
+/// The line that shows all of each open question whose beginning was shown.
 pub(super) const MORE: &str = "/more";
 
 /// Pause before a full queue is tried again.
@@ -49,8 +55,8 @@ struct State {
     live: Option<Live>,
     /// The run on the screen, also while it waits for an answer, and its calls that were shown.
     rows: Option<(RunId, ToolRows)>,
-    /// The last question of which only the beginning was shown.
-    folded: Option<String>,
+    /// The last questions of which only the beginning was shown.
+    folded: VecDeque<(ApprovalId, String)>,
 }
 
 /// Who draws on the terminal.
@@ -104,7 +110,7 @@ impl Board {
             waiting: Vec::new(),
             live: None,
             rows: None,
-            folded: None,
+            folded: VecDeque::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), colour }
     }
@@ -186,14 +192,15 @@ impl Board {
         }
     }
 
-    /// Shows the whole of the last text of which only the beginning was shown.
-    pub(super) fn show_more(&self) {
+    /// Shows the whole of each open question of which only the beginning was shown.
+    pub(super) fn show_more(&self, deliveries: &Deliveries) {
         let look = self.look();
         let mut state = self.state();
-        let lines = match &state.folded {
-            Some(text) => question(text, look, None),
-            None => vec!["Nothing was left out.".to_owned()],
-        };
+        state.folded.retain(|(approval, _)| deliveries.is_open(*approval));
+        let mut lines: Vec<_> = state.folded.iter().flat_map(|(_, text)| question(text, look, None)).collect();
+        if lines.is_empty() {
+            lines.push("Nothing was left out.".to_owned());
+        }
         state.waiting.extend(lines);
         state.print_above();
     }
@@ -224,12 +231,21 @@ impl State {
         self.phase == Phase::Editing && !self.is_empty
     }
 
+    /// Keeps a question of which only the beginning is shown.
+    fn fold(&mut self, approval: ApprovalId, text: String) {
+        self.folded.retain(|(earlier, _)| *earlier != approval); // a reminder
+        if self.folded.len() == FOLDED_MAX {
+            self.folded.pop_front();
+        }
+        self.folded.push_back((approval, text));
+    }
+
     /// The lines of a text. The answer of the run on the screen continues it.
     fn lines_of(&mut self, shown: &Shown, look: Look) -> Vec<String> {
         match shown.kind {
-            Kind::Question => {
+            Kind::Question(approval) => {
                 if is_folded(&shown.text) {
-                    self.folded = Some(shown.text.clone());
+                    self.fold(approval, shown.text.clone());
                 }
                 question(&shown.text, look, Some(MORE))
             }
@@ -320,5 +336,43 @@ impl State {
             Ok(()) => self.sent = Some(text),
             Err(_) => self.waiting = lines, // the editor paints again once it has printed, and then there is room
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn more_shows_each_open_question_whole() {
+        let (above, _printed) = sync_channel(1);
+        let mut board = Board::new(above, Arc::default(), false);
+        let deliveries = Deliveries::new();
+        let content: String = (1..=100).map(|n| format!("line {n}\n")).collect();
+        let ask = |board: &mut Board, path: &str| {
+            let (run, approval) = (RunId::new(), ApprovalId::new());
+            let bound =
+                [("path", path), ("content", &*content)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let text = belay_text::question::about_call("write_file", &format!("create {path}"), &bound, "it asks");
+            Sink::show(board, &Shown { text, kind: Kind::Question(approval), run: Some(run) }).expect("it waits");
+            deliveries.note((run, Some(approval)));
+        };
+        let more = |board: &Board| {
+            board.frame(24);
+            board.show_more(&deliveries);
+            board.frame(24).lines.join("\n")
+        };
+        ask(&mut board, "a.txt");
+        ask(&mut board, "b.txt");
+        let both = more(&board);
+        assert_eq!(["create a.txt", "create b.txt"].map(|call| both.matches(call).count()), [1, 1], "{both}");
+        assert_eq!(both.matches("line 100").count(), 2);
+        deliveries.answered("yes");
+        let second = more(&board);
+        assert!(second.contains("create b.txt") && !second.contains("create a.txt"), "{second}");
+        deliveries.answered("no");
+        assert_eq!(more(&board), "Nothing was left out.");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use belay_protocol::{ApprovalId, RunId};
+use belay_protocol::{ApprovalId, IdEnd, RunId};
 use tokio::sync::watch;
 
 /// Number of deliveries that are remembered. 64: several times the number of open deliveries of one channel.
@@ -54,9 +54,21 @@ impl Deliveries {
         self.asked().iter().any(|(run, _)| fits(*run))
     }
 
-    /// Records that a line answers the oldest of them.
-    pub(super) fn answered(&self) {
-        self.asked().pop_front();
+    /// Whether this is one of them. Only the prompt asks.
+    #[cfg(any(test, feature = "line-editor"))]
+    pub(super) fn is_open(&self, approval: ApprovalId) -> bool {
+        self.asked().iter().any(|(_, asked)| *asked == Some(approval))
+    }
+
+    /// Records that a line answers one of them: that whose id it names, or else the oldest.
+    pub(super) fn answered(&self, line: &str) {
+        let mut asked = self.asked();
+        match line.split_whitespace().nth(1).and_then(IdEnd::parse) {
+            Some(end) => asked.retain(|(_, approval)| !approval.is_some_and(|id| end.ends(id.as_uuid()))),
+            None => {
+                asked.pop_front();
+            }
+        }
     }
 
     /// Follows the deliveries from now on.
@@ -108,11 +120,22 @@ mod tests {
         deliveries.note(first);
         deliveries.note(first); // a reminder
         deliveries.note(question(other));
-        deliveries.answered();
+        deliveries.answered("yes");
         assert!(deliveries.has_question(), "that of the other run");
         deliveries.note((one, None));
         assert!(deliveries.has_question());
         deliveries.note((other, None));
         assert!(!deliveries.has_question());
+    }
+
+    #[test]
+    fn a_line_that_names_a_question_answers_that_one() {
+        let deliveries = Deliveries::new();
+        let [first, second] = [ApprovalId::new(), ApprovalId::new()];
+        [first, second].into_iter().for_each(|question| deliveries.note((RunId::new(), Some(question))));
+        deliveries.answered(&format!("/approve {second}"));
+        assert_eq!([first, second].map(|question| deliveries.is_open(question)), [true, false]);
+        deliveries.answered("/deny");
+        assert!(!deliveries.is_open(first));
     }
 }

@@ -218,7 +218,7 @@ impl Channel for StdinChannel {
         let (interrupts, interrupted) = mpsc::channel(1);
         let started = match source {
             Source::Lines(reader) => read_lines(reader, lines),
-            Source::Prompt(terminal) => terminal.start(lines, interrupts),
+            Source::Prompt(terminal) => terminal.start(lines, interrupts, Arc::clone(&self.deliveries)),
         };
         started.map_err(|error| self.cannot(format!("no thread to read it: {error}")))?;
         let pump =
@@ -259,7 +259,7 @@ impl Channel for StdinChannel {
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let question = message.question.as_ref();
-        let kind = if question.is_some() { Kind::Question } else { Kind::Message };
+        let kind = question.map_or(Kind::Message, |question| Kind::Question(question.approval));
         let shown = Shown { text: with_short_id(message).into_owned(), kind, run: message.run_id };
         let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(shown).await };
         let shown = match &message.file {
@@ -350,7 +350,7 @@ impl Sink for Rendered {
         let look = Look { width: size().0, colour: self.colour };
         let text = match shown.kind {
             Kind::Message => rendered(&shown.text, look).join("\n"),
-            Kind::Question => question(&shown.text, look, None).join("\n"),
+            Kind::Question(_) => question(&shown.text, look, None).join("\n"),
             Kind::Notice => escaped(&shown.text),
         };
         Plain(io::stdout()).write(&text)

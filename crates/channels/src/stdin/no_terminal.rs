@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::StdinChannel;
 use super::complete::Completions;
+use super::deliveries::Deliveries;
 use super::lines::Line;
 use crate::config::StdinConfig;
 
@@ -32,7 +33,12 @@ pub(super) fn channel(
 
 impl Terminal {
     /// Shows the prompt.
-    pub(super) fn start(self, _lines: mpsc::Sender<Line>, _interrupts: mpsc::Sender<()>) -> io::Result<()> {
+    pub(super) fn start(
+        self,
+        _lines: mpsc::Sender<Line>,
+        _interrupts: mpsc::Sender<()>,
+        _deliveries: Arc<Deliveries>,
+    ) -> io::Result<()> {
         match self {}
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::thread;
 
-use belay_protocol::RunId;
+use belay_protocol::{ApprovalId, RunId};
 use tokio::sync::{mpsc, oneshot};
 
 /// Capacity of the queue of texts to show. When it is full, deliveries wait.
@@ -37,7 +37,7 @@ pub(super) enum Kind {
     /// A line of the channel itself, as it is.
     Notice,
     /// An approval request, which should stand out.
-    Question,
+    Question(ApprovalId),
 }
 
 /// An output that shows texts.

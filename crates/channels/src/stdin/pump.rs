@@ -262,7 +262,7 @@ impl Pump {
     fn first_send(&mut self, text: String) -> Envelope {
         self.state.unaccepted += usize::from(kind(&text) == Kind::Text);
         if answers_a_question(&text) {
-            self.deliveries.answered();
+            self.deliveries.answered(&text);
         }
         self.send(text)
     }

@@ -25,6 +25,7 @@ use tracing::warn;
 pub(super) use super::board::Board;
 use super::board::{MORE, Phase};
 use super::complete::Completions;
+use super::deliveries::Deliveries;
 use super::editor::Editor;
 use super::lines::{LINE_MAX_BYTES, Line};
 use super::pump::Ending;
@@ -151,19 +152,24 @@ impl Terminal {
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub(super) fn start(self, lines: mpsc::Sender<Line>, interrupts: mpsc::Sender<()>) -> io::Result<()> {
+    pub(super) fn start(
+        self,
+        lines: mpsc::Sender<Line>,
+        interrupts: mpsc::Sender<()>,
+        deliveries: Arc<Deliveries>,
+    ) -> io::Result<()> {
         let ended = self.end.ended.clone().drop_guard();
         thread::Builder::new().name("stdin-prompt".into()).spawn(move || {
             let _ended = ended;
-            self.edit(&lines, &interrupts);
+            self.edit(&lines, &interrupts, &deliveries);
         })?;
         Ok(())
     }
 
-    fn edit(mut self, lines: &mpsc::Sender<Line>, interrupts: &mpsc::Sender<()>) {
+    fn edit(mut self, lines: &mpsc::Sender<Line>, interrupts: &mpsc::Sender<()>, deliveries: &Deliveries) {
         while let Ok(next) = self.next() {
             match next {
-                Next::Line(text) if text.trim() == MORE => self.board.show_more(),
+                Next::Line(text) if text.trim() == MORE => self.board.show_more(deliveries),
                 Next::Editor => self.open_editor(),
                 Next::Line(text) => {
                     if !self.hand_over(lines, typed(text)) {
