@@ -1,10 +1,11 @@
 //! Signals. The first SIGINT or SIGTERM begins the drain, the second ends the process at once. SIGHUP reloads the
-//! settings of a daemon without a terminal; with a terminal it begins the drain. SIGUSR1 and SIGUSR2 are ignored.
+//! settings of a daemon without a terminal; with a terminal it begins the drain. SIGUSR1 and SIGUSR2 are ignored, and
+//! so is SIGINT while another program has the terminal.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
@@ -46,11 +47,39 @@ impl Hangup {
     }
 }
 
+/// The effect of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Nothing,
+    /// A line in the log.
+    Note,
+    Reload,
+    Drain,
+    Exit,
+}
+
+impl Effect {
+    /// `lent`: another program has the terminal, and a Ctrl-C is for that one. `draining`: the drain has begun.
+    fn of(signal: i32, hangup: Hangup, lent: bool, draining: bool) -> Self {
+        match signal {
+            SIGUSR1 | SIGUSR2 => Self::Note,
+            SIGINT if lent => Self::Nothing,
+            SIGHUP if hangup == Hangup::Reloads => Self::Reload,
+            // The kernel and the shell both send it when a terminal closes, so a second one does not end the process.
+            SIGHUP if draining => Self::Nothing,
+            _ if draining => Self::Exit,
+            _ => Self::Drain,
+        }
+    }
+}
+
 /// The signals of this process.
 pub struct SignalWatch {
     signals: Signals,
     handle: Handle,
     hangup: Hangup,
+    /// Whether another program has the terminal.
+    lent: Arc<AtomicBool>,
     /// Capacity 1: a reload reads the settings that exist when it begins.
     reloads: mpsc::Sender<()>,
     requests: Option<mpsc::Receiver<()>>,
@@ -70,12 +99,18 @@ impl SignalWatch {
         let signals = Signals::new(taken)?;
         let handle = signals.handle();
         let (reloads, requests) = mpsc::channel(1);
-        Ok(Self { signals, handle, hangup, reloads, requests: Some(requests) })
+        Ok(Self { signals, handle, hangup, lent: Arc::default(), reloads, requests: Some(requests) })
     }
 
     /// The handle whose closing ends [`SignalWatch::watch`].
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// The flag that is set while another program has the terminal, such as a person's editor. Its Ctrl-C sends SIGINT
+    /// to this process too.
+    pub fn lent(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.lent)
     }
 
     /// The requests to reload the settings; the queue ends with [`SignalWatch::watch`]. `None`: they were taken before.
@@ -90,22 +125,20 @@ impl SignalWatch {
     pub async fn watch(mut self, root: CancellationToken) {
         let mut draining = false;
         while let Some(signal) = self.signals.next().await {
-            match signal {
-                SIGUSR1 | SIGUSR2 => {
+            match Effect::of(signal, self.hangup, self.lent.load(Ordering::Relaxed), draining) {
+                Effect::Nothing => {}
+                Effect::Note => {
                     info!(signal = if signal == SIGUSR1 { "SIGUSR1" } else { "SIGUSR2" }, "signal ignored");
                 }
-                SIGHUP if self.hangup == Hangup::Reloads => {
+                Effect::Reload => {
                     // Full: a queued reload will read the current settings.
                     let _ = self.reloads.try_send(());
                 }
-                // The kernel and the shell both send it when a terminal closes, so a second one does not end the
-                // process.
-                SIGHUP if draining => {}
-                _ if draining => {
+                Effect::Exit => {
                     note("ended at once");
                     std::process::exit(Exit::Interrupted as i32);
                 }
-                _ => {
+                Effect::Drain => {
                     draining = true;
                     info!(signal, "signal received, draining");
                     root.cancel();
@@ -157,6 +190,24 @@ mod tests {
         ] {
             assert_eq!(Hangup::of(wanted, ignored, terminal), hangup, "{wanted:?} {ignored} {terminal}");
         }
+    }
+
+    #[test]
+    fn the_second_signal_ends_the_process_but_no_ctrl_c_of_an_editor_does() {
+        for (signal, lent, draining, effect) in [
+            (SIGINT, false, false, Effect::Drain),
+            (SIGINT, false, true, Effect::Exit),
+            (SIGINT, true, false, Effect::Nothing),
+            (SIGINT, true, true, Effect::Nothing),
+            (SIGTERM, true, false, Effect::Drain),
+            (SIGTERM, true, true, Effect::Exit),
+            (SIGHUP, false, false, Effect::Drain),
+            (SIGHUP, false, true, Effect::Nothing),
+            (SIGUSR2, false, true, Effect::Note),
+        ] {
+            assert_eq!(Effect::of(signal, Hangup::Drains, lent, draining), effect, "{signal} {lent} {draining}");
+        }
+        assert_eq!(Effect::of(SIGHUP, Hangup::Reloads, false, true), Effect::Reload);
     }
 
     #[test]
