@@ -22,8 +22,8 @@ const CONTENT: [&str; 3] = ["content", "old", "new"];
 /// exists.
 const UNSAID: [&str; 2] = ["change", "file"];
 
-/// The beginnings of the names of bound values that are digests: of the description of an MCP tool, and of files whose path
-/// follows. A digest is shortened. Any other value is shown whole: a model may choose a name that looks like a digest.
+/// The beginnings of the names of bound values that are digests: of the description of an MCP tool, and of files whose
+/// path follows. A digest is shortened. Any other value is shown whole: a model may choose a name that looks like one.
 const DIGESTS: [&str; 3] = ["described as", "file ", "settings "];
 
 /// Characters of a digest in hex (blake3, SHA-256), and how many of them are shown.
