@@ -380,7 +380,8 @@ impl Parts {
     pub(crate) async fn start(self, starting: Starting, settings: Source) -> Result<Running, NotStarted> {
         let address = self.gateway.addr();
         let gateway_stop = CancellationToken::new();
-        let Starting { root, mut tasks, signals_end, reloads, .. } = starting;
+        let Starting { root, mut tasks, signals_end, lent, reloads, .. } = starting;
+        self.stdin.iter().for_each(|stdin| stdin.lend_by(Arc::clone(&lent)));
         let stop = gateway_stop.clone();
         let (gauges, gateway) = (self.gateway.gauge_refresh(), self.gateway);
         tasks.spawn(async move { Ended::Gateway(gateway.serve(stop).await) });

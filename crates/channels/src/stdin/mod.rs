@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -173,6 +174,14 @@ impl StdinChannel {
     /// Whether a person types at a prompt. Other output would disturb the line that is being edited.
     pub fn has_prompt(&self) -> bool {
         self.prompt.is_some()
+    }
+
+    /// Sets this flag while another program has the terminal of the prompt: the person's editor. Its Ctrl-C reaches this
+    /// process too, and is not for it. To be called before the channel is started.
+    pub fn lend_by(&self, lent: Arc<AtomicBool>) {
+        if let Some(Source::Prompt(terminal)) = &mut *self.source.lock().unwrap_or_else(PoisonError::into_inner) {
+            terminal.lend_by(lent);
+        }
     }
 
     /// Shows a line in the same way as an answer: above the line that is being typed.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use belay_protocol::{LiveNews, LiveView, RunId};
 use tokio::sync::mpsc;
@@ -32,6 +33,11 @@ pub(super) fn channel(
 }
 
 impl Terminal {
+    /// Sets this flag while another program has the terminal.
+    pub(super) fn lend_by(&mut self, _lent: Arc<AtomicBool>) {
+        match *self {}
+    }
+
     /// Shows the prompt.
     pub(super) fn start(
         self,

@@ -66,6 +66,8 @@ pub(super) struct Terminal {
     program: Editor,
     board: Board,
     end: PromptEnd,
+    /// Set while the program for longer texts has the terminal.
+    lent: Arc<AtomicBool>,
     /// How long the next run is waited for before the prompt appears.
     patience: Duration,
 }
@@ -135,7 +137,12 @@ impl Terminal {
         }
         let data = config.history_file.as_deref().and_then(Path::parent).filter(|data| data.is_dir());
         let program = Editor::new(config.editor.as_deref(), data.unwrap_or(&std::env::temp_dir()));
-        Self { editor, program, board, end, patience: Duration::ZERO }
+        Self { editor, program, board, end, lent: Arc::default(), patience: Duration::ZERO }
+    }
+
+    /// Sets this flag while another program has the terminal.
+    pub(super) fn lend_by(&mut self, lent: Arc<AtomicBool>) {
+        self.lent = lent;
     }
 
     fn board(&self) -> Board {
@@ -196,7 +203,7 @@ impl Terminal {
     /// Edits the typed text in the person's editor. The board draws nothing meanwhile.
     fn open_editor(&mut self) {
         self.board.enter(Phase::Watching);
-        let edited = self.program.edit(self.editor.current_buffer_contents(), &self.end.stop);
+        let edited = self.program.edit(self.editor.current_buffer_contents(), &self.end.stop, &self.lent);
         self.board.enter(Phase::Editing);
         match edited {
             Ok(text) => self.editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(text)]),

@@ -13,6 +13,7 @@ use belay_channels::{Enabled, StdinChannel, StdinConfig};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
+use belay_program::signals::{OnHangup, SignalWatch};
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Accepted, Ack, AckSender, ApprovalId, ApprovalKind, Body, Channel, ChannelId, CommandReply, Envelope, LiveNews,
@@ -24,6 +25,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -42,8 +44,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// How often a message is sent again whose acceptance is unknown. The daemon recognises it by its key.
 const SEND_ATTEMPTS: u32 = 20;
 
-/// Chats until the end of input, `/quit` or Ctrl-D. Runs that work then continue in the daemon. `commands`: the words that begin a
-/// command, for completion.
+/// Chats until the end of input, `/quit`, Ctrl-D or a signal. Runs that work then continue in the daemon. `commands`:
+/// the words that begin a command, for completion.
 pub async fn chat(args: &ChatArgs, commands: Vec<&'static str>, env: &Environment) -> Result<Exit, Failure> {
     let client = Arc::new(Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?);
     let follow = Follow::default();
@@ -61,6 +63,10 @@ pub async fn chat(args: &ChatArgs, commands: Vec<&'static str>, env: &Environmen
     let terminal = StdinChannel::open(&config, Some(Completion::over(DaemonLists(client.clone()), commands)))
         .ok_or_else(|| Failure::new(Exit::Internal, "standard input and output cannot be used"))?;
     let cannot = |error: belay_protocol::ChannelError| Failure::new(Exit::Internal, error);
+    let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
+    terminal.lend_by(signals.lent());
+    let (mut watching, ended) = (JoinSet::new(), CancellationToken::new());
+    watching.spawn(signals.watch(ended.clone()));
     // Before the prompt appears: a text that is typed at once must not stand above it. The prompt works without it.
     let _ = terminal.say(&format!("session {session} at {}; /quit leaves", client.place())).await;
     let mut inbound = terminal.start(CancellationToken::new()).await.map_err(cannot)?;
@@ -78,11 +84,12 @@ pub async fn chat(args: &ChatArgs, commands: Vec<&'static str>, env: &Environmen
                 Some(event) => chat.event(&event).await,
                 None => stream = None,
             },
+            () = ended.cancelled() => break,
             events = chat.reconnect(), if stream.is_none() => stream = Some(events),
         }
     }
     terminal.close().await;
-    Ok(Exit::Fine)
+    Ok(if ended.is_cancelled() { Exit::Interrupted } else { Exit::Fine })
 }
 
 /// A message on its way: its acknowledgement, and the daemon's answer to it.
