@@ -213,6 +213,8 @@ fn shared(settings: &Settings) -> Result<String, Failure> {
     let shared = (
         (&settings.limits, &settings.approvals, &settings.sessions, &settings.queue),
         (&settings.routines, &settings.heartbeat, &settings.jobs),
+        // The sections that follow these two do not contain them when they are serialised.
+        (&settings.agent.timezone, &settings.llm.small_model),
     );
     let bytes = serde_json::to_vec(&shared)
         .map_err(|error| Failure::new(Exit::Internal, format!("the settings cannot be compared: {error}")))?;
@@ -269,13 +271,22 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_covers_the_limits_and_not_the_name() {
+    fn the_digest_covers_the_limits_and_the_common_settings_and_not_the_name() {
         let mut settings = Settings::default();
         let digest = |settings: &Settings| shared(settings).unwrap_or_default();
         let before = digest(&settings);
         settings.cluster.name = Some("b".into());
         assert_eq!(digest(&settings), before);
-        settings.limits.usd_per_day = Some(5.0);
-        assert_ne!(digest(&settings), before);
+        let changes: [fn(&mut Settings); 3] = [
+            |settings| settings.limits.usd_per_day = Some(5.0),
+            |settings| settings.agent.timezone = Some("Europe/Berlin".into()),
+            |settings| settings.llm.small_model = Some("small".into()),
+        ];
+        let digests = changes.map(|change| {
+            let mut changed = settings.clone();
+            change(&mut changed);
+            digest(&changed)
+        });
+        assert!(digests.iter().all(|digest| *digest != before), "{digests:?} and {before}");
     }
 }
