@@ -48,6 +48,11 @@ pub fn reloaded(running: &Settings, read: &Settings) -> Result<(Settings, Change
     take_over(&mut tree, &new, "", &mut changes);
     let mut settings: Settings = serde_json::from_value(tree)?;
     settings.share();
+    // Jobs follow a reloadable limit, but take their settings at the start.
+    if settings.jobs.max_tokens != running.jobs.max_tokens {
+        settings.jobs.max_tokens = running.jobs.max_tokens;
+        changes.needs_restart.push("limits.tokens_total (of jobs)".to_owned());
+    }
     Ok((settings, changes))
 }
 
@@ -162,6 +167,24 @@ mod tests {
         assert_eq!(now, expected);
         let (same, nothing) = reloaded(&now, &now).unwrap();
         assert_eq!((same, nothing), (now, Changes::default()));
+    }
+
+    #[test]
+    fn the_limit_of_jobs_waits_for_a_restart_in_each_reload() {
+        let [running, read] = ["900", "100"].map(|tokens| {
+            let mut settings = settings(&format!("[limits]\ntokens_total = {tokens}\n"));
+            settings.share();
+            settings
+        });
+        let (now, changes) = reloaded(&running, &read).unwrap();
+        assert_eq!((now.limits.run.tokens_total, now.jobs.max_tokens), (Some(100), 900));
+        assert_eq!(changes.reloaded, ["limits.tokens_total"]);
+        assert_eq!(changes.needs_restart, ["limits.tokens_total (of jobs)"]);
+        let (again, changes) = reloaded(&now, &read).unwrap();
+        assert_eq!(changes.needs_restart, ["limits.tokens_total (of jobs)"]);
+        assert_eq!(again, now);
+        let (back, changes) = reloaded(&again, &running).unwrap();
+        assert_eq!((back, changes.needs_restart), (running, Vec::new()));
     }
 
     #[test]
