@@ -41,7 +41,7 @@ pub(crate) struct Anthropic {
     thoughts: Thoughts,
     /// Whether the form of an answer may be sent.
     forms: bool,
-    /// Whether the server has refused the marks of cacheable prefixes.
+    /// Whether the server has refused the marks of cacheable prefixes: it answered the same request without them.
     refuses_marks: AtomicBool,
 }
 
@@ -112,10 +112,14 @@ impl ModelProvider for Anthropic {
             Err(error) if is_about_marks(&error) => error,
             answer => return answer,
         };
-        warn!(model = %self.info.model, "the server refuses the marks for its cache, which are not sent any more");
-        self.refuses_marks.store(true, Ordering::Relaxed);
         match self.ask(&request, Marks::LeftOut, sink).await {
-            Ok(reply) => Ok(ModelReply { attempts: reply.attempts + error.attempts, ..reply }),
+            Ok(reply) => {
+                // Only an answer proves that the marks were the cause.
+                let model = &self.info.model;
+                warn!(%model, "the server refuses the marks for its cache, which are not sent any more");
+                self.refuses_marks.store(true, Ordering::Relaxed);
+                Ok(ModelReply { attempts: reply.attempts + error.attempts, ..reply })
+            }
             Err(last) => Err(ModelError { attempts: last.attempts + error.attempts, ..last }),
         }
     }

@@ -229,23 +229,40 @@ async fn a_model_that_thinks_reads_its_thoughts_again_within_a_chain_of_calls() 
     assert_eq!(kinds(&lost), ["text", "tool_use", "tool_use"]);
 }
 
+/// A status 400 with these words.
+fn refusal(message: &str) -> Script {
+    let error = json!({"type": "invalid_request_error", "message": message});
+    Script::json(400, &json!({"type": "error", "error": error}).to_string())
+}
+
+/// The cache marks in each request that the server has got.
+fn marks(server: &Server) -> Vec<usize> {
+    server.requests().iter().map(|request| request.matches("cache_control").count()).collect()
+}
+
 #[tokio::test]
 async fn a_server_that_refuses_cache_marks_is_asked_again_without_them_and_gets_none_from_then_on() {
-    let refusal = |message: &str| {
-        let error = json!({"type": "invalid_request_error", "message": message});
-        Script::json(400, &json!({"type": "error", "error": error}).to_string())
-    };
     let whole = || Script::sse(&whole_stream());
     let scripts = vec![refusal("tools.0.cache_control: Extra inputs are not permitted"), whole(), whole()];
     let server = Server::start(scripts).await;
     let provider = provider(json!({"provider": "anthropic", "base_url": server.url(), "model": "m"}));
     let replies = [ask_once(&*provider, &mut NoSink).await.unwrap(), ask_once(&*provider, &mut NoSink).await.unwrap()];
     assert_eq!(replies.map(|reply| (reply.attempts, reply.abandoned)), [(2, 0), (1, 0)]);
-    let marks: Vec<_> = server.requests().iter().map(|request| request.matches("cache_control").count()).collect();
-    assert_eq!(marks, [3, 0, 0], "the tools, the prompt, and the last message");
+    assert_eq!(marks(&server), [3, 0, 0], "the tools, the prompt, and the last message");
 
     // Too many of them is no refusal of all.
     let error =
         answer(refusal("A maximum of 4 blocks with cache_control may be provided. Found 5.")).await.unwrap_err();
     assert_eq!((error.kind, error.attempts), (BadRequest, 1));
+}
+
+#[tokio::test]
+async fn a_refusal_that_the_marks_did_not_cause_does_not_end_them() {
+    let unknown = || refusal("unknown parameter: metadata, beside cache_control");
+    let server = Server::start(vec![unknown(), unknown(), Script::sse(&whole_stream())]).await;
+    let provider = provider(json!({"provider": "anthropic", "base_url": server.url(), "model": "m"}));
+    let error = ask_once(&*provider, &mut NoSink).await.unwrap_err();
+    assert_eq!((error.kind, error.attempts), (BadRequest, 2));
+    ask_once(&*provider, &mut NoSink).await.unwrap();
+    assert_eq!(marks(&server), [3, 0, 3]);
 }
