@@ -6,12 +6,17 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::compact_json::compact;
 use crate::shown_schema::shown;
+
+/// The deepest nesting of a schema that somebody else has written. 100: a tree is read to 127 levels, and a stored run
+/// has its schemas some levels down.
+const MAX_DEPTH: usize = 100;
 
 /// A JSON Schema. It has a tree, a text without spaces, or both: each is made of the other when it is first needed, and
 /// kept. Clones share both. It is serialised by its text, so a schema that is sent in each request is written once.
@@ -37,14 +42,26 @@ impl ToolSchema {
     /// The schema of this text, as somebody has written it. Most texts are kept without their tree.
     ///
     /// # Errors
-    /// The text has no tree: it has half of a character, or a number that is too large, or it is too deep.
+    /// The text has no tree: it has half of a character, or a number that is too large. Or it is too deep, as for
+    /// [`Self::of_tree`].
     pub fn of_text(text: &RawValue) -> Result<Self, serde_json::Error> {
         let text = match compact(text.get()) {
             Some(Cow::Borrowed(_)) => text.to_owned(),
             Some(Cow::Owned(shorter)) => RawValue::from_string(shorter)?,
-            None => return serde_json::from_str(text.get()).map(|tree| Self::as_text(&tree)),
+            None => return Self::of_tree(&serde_json::from_str(text.get())?),
         };
         Ok(Self(Arc::new(Forms { text: text.into(), ..Forms::default() })))
+    }
+
+    /// The schema of this tree, as somebody has written it, as its text alone.
+    ///
+    /// # Errors
+    /// It is too deep to be read again where it is stored.
+    pub fn of_tree(tree: &Value) -> Result<Self, serde_json::Error> {
+        if is_deeper(tree, MAX_DEPTH) {
+            return Err(serde_json::Error::custom(format!("the schema has more than {MAX_DEPTH} levels")));
+        }
+        Ok(Self::as_text(tree))
     }
 
     /// The text, without spaces.
@@ -60,6 +77,16 @@ impl ToolSchema {
     /// Whether it is a JSON object. The tree is not made for this.
     pub fn is_object(&self) -> bool {
         self.text().get().starts_with('{')
+    }
+}
+
+/// Whether the tree has more levels of lists and objects.
+fn is_deeper(tree: &Value, levels: usize) -> bool {
+    let below = |part: &Value| is_deeper(part, levels - 1);
+    match tree {
+        Value::Array(parts) => levels == 0 || parts.iter().any(below),
+        Value::Object(parts) => levels == 0 || parts.values().any(below),
+        _ => false,
     }
 }
 
@@ -168,6 +195,20 @@ mod tests {
         assert!(plain.0.tree.get().is_none());
         for text in [r#"{"a":1e999}"#, r#"{"a":"\ud83d"}"#, &format!("{}{}", "[".repeat(1000), "]".repeat(1000))] {
             assert!(of(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_would_be_too_deep_where_it_is_stored_is_refused() {
+        for (depth, is_taken) in [(64, true), (65, true), (99, true), (100, true), (101, false), (124, false)] {
+            let lists = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            let objects = format!("{}[]{}", r#"{"a":"#.repeat(depth - 1), "}".repeat(depth - 1));
+            for text in [lists, objects] {
+                let (raw, tree) = (RawValue::from_string(text.clone()), serde_json::from_str::<Value>(&text));
+                let of_text = ToolSchema::of_text(&raw.expect("JSON"));
+                let of_tree = ToolSchema::of_tree(&tree.expect("a tree"));
+                assert_eq!((of_text.is_ok(), of_tree.is_ok()), (is_taken, is_taken), "{depth}: {text}");
+            }
         }
     }
 

@@ -94,7 +94,7 @@ fn of_tree(tool: &Value, at: usize) -> Result<Option<ClientTool>, OpenAiError> {
         description: function["description"].as_str().unwrap_or_default().to_owned(),
         parameters: match &function["parameters"] {
             Value::Null => no_arguments(),
-            parameters => ToolSchema::as_text(parameters),
+            parameters => ToolSchema::of_tree(parameters).map_err(|error| unreadable(&error, at))?,
         },
         strict: function["strict"].as_bool().unwrap_or(false),
     }))
@@ -145,6 +145,17 @@ mod tests {
         for schema in [r#"{"const": "\ud83d"}"#, r#"{"const": 1e999}"#] {
             let text = format!(r#"{{"function": {{"name": "a", "parameters": {schema}}}}}"#);
             assert_eq!(read(&text), Err(json!("tools[3]")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_would_be_too_deep_in_a_stored_run_is_refused() {
+        for (depth, is_taken) in [(99, true), (100, true), (101, false), (124, false)] {
+            let schema = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            for more in ["", r#""description": [], "#] {
+                let text = format!(r#"{{"function": {{"name": "a", {more}"parameters": {schema}}}}}"#);
+                assert_eq!(read(&text).map(|_| ()), if is_taken { Ok(()) } else { Err(json!("tools[3]")) }, "{text}");
+            }
         }
     }
 }
