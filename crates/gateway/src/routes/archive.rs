@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use belay_protocol::archive::QUERY_MAX_BYTES;
 use belay_protocol::{
     Ack, Archive, Control, Found, Removed, SearchQuery, SessionKey, SessionSummary, StoreError, ThreadSummary,
+    plain_line,
 };
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -207,10 +208,12 @@ pub(crate) async fn rename(
     if title.chars().count() > TITLE_MAX || title.contains(char::is_control) {
         return Err(ApiError::invalid(format!("title: one line of at most {TITLE_MAX} characters")));
     }
+    // Other line breaks and hidden characters are no control characters.
+    let title = plain_line(title, TITLE_MAX);
     if app.sessions.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
-    app.archive.set_title(&key, (!title.is_empty()).then(|| title.to_owned())).await?;
+    app.archive.set_title(&key, (!title.is_empty()).then_some(title)).await?;
     app.sessions.session(&key).await?.map(Json).ok_or_else(|| no_such_session(&key))
 }
 
