@@ -62,4 +62,28 @@ group('plans', world, end, () => {
     assert.equal(await page.evaluate(() => window.hacked), undefined);
     await page.close();
   });
+
+  check('an event that both streams of a run bring is taken once', async ({ visitor }) => {
+    const page = await visitor.open('#/chat');
+    const seen = await page.evaluate(async () => {
+      const { Talk } = await import('/console/assets/lib/talk.js');
+      const talk = new Talk('late', () => {});
+      const run = Object.assign(talk.of('r'), { late: true });
+      const event = (stream, data) => talk.event({ type: 'agent', data: { runId: 'r', stream, data } });
+      const added = { index: 0, steps: ['first', 'second'] };
+      talk.fact(run, { type: 'plan_created', title: 'two', steps: ['second'] });
+      talk.fact(run, { type: 'plan_step', index: 0, status: 'completed' });
+      event('plan', { phase: 'added', ...added });
+      talk.fact(run, { type: 'plan_changed', change: 'added', ...added });
+      event('tool', { phase: 'result', toolCallId: 'c', name: 'calculate', status: 'success', tookMs: 5, result: '4' });
+      talk.fact(run, { type: 'tool_started', call_id: 'c', name: 'calculate', arguments: '2+2' });
+      talk.close();
+      return { steps: run.plan.steps.map(({ text, status }) => [text, status]), call: run.tools.get('c') };
+    });
+    assert.deepEqual(seen, {
+      steps: [['first', 'pending'], ['second', 'completed']],
+      call: { id: 'c', name: 'calculate', status: 'success', took: 5, result: '4', arguments: '2+2' },
+    });
+    await page.close();
+  });
 });

@@ -135,8 +135,10 @@ export class Talk {
       else if (what.phase === 'result') Object.assign(tool, { name: what.name, status: what.status,
         took: what.tookMs, result: what.result });
       run.tools.set(tool.id, tool);
-    } else if (stream === 'plan') run.plan = planAfter(run.plan, planFact(what));
-    else if (stream === 'lifecycle') this.lifecycle(run, what);
+    } else if (stream === 'plan') {
+      // The own events of a late run have its plan too, and an added step may be taken only once.
+      if (!run.late) run.plan = planAfter(run.plan, planFact(what));
+    } else if (stream === 'lifecycle') this.lifecycle(run, what);
     else if (stream === 'approval' || stream === 'queue' || stream === 'file') {
       this.asked ||= stream === 'approval';
       this.refresh();
@@ -149,7 +151,9 @@ export class Talk {
     if (fact.type.startsWith('plan_')) run.plan = planAfter(run.plan, fact);
     else if (fact.type === 'tool_started' || fact.type === 'tool_finished') {
       const tool = run.tools.get(fact.call_id) ?? { id: fact.call_id };
-      const { name, arguments: args, status = 'running', took_ms: took, result } = fact;
+      const { name, arguments: args, took_ms: took, result } = fact;
+      // The stream of the session may have brought the end of the call already.
+      const { status = tool.took === undefined ? 'running' : tool.status } = fact;
       Object.assign(tool, { name, status }, args !== undefined && { arguments: args }, fact.type === 'tool_finished' && { took, result });
       run.tools.set(tool.id, tool);
     } else return;
