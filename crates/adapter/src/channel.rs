@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::extract::ws::WebSocket;
 use belay_protocol::{
-    Channel, ChannelError, ChannelId, ChannelProfile, Cursors, DeliverError, Envelope, InboundStream, LookUp, Outbound,
+    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Cursors, DeliverError, Envelope, InboundStream, LookUp, Outbound,
     ReplyRoute, UnixMillis,
 };
 use futures_util::StreamExt;
@@ -120,6 +120,10 @@ impl Channel for Adapter {
         ChannelProfile { looks_up: true, ..ChannelProfile::default() }
     }
 
+    fn admission(&self) -> Option<&dyn ChannelAccess> {
+        Some(&self.access)
+    }
+
     fn trouble(&self) -> Option<String> {
         self.link.ready().is_none().then(|| format!("no adapter is connected at /adapters/{}", self.access.channel()))
     }
@@ -131,3 +135,6 @@ impl Channel for Adapter {
         self.link.offer(&frame(false));
     }
 }
+
+#[cfg(test)]
+mod tests;
