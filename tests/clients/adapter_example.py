@@ -31,8 +31,8 @@ TOKEN = "token-of-the-adapter-test"
 LIMIT_S = 300
 SETTINGS = {
     "llm.provider": "rehearsal",
-    "channels.adapters": '{irc={token_env="IRC_TOKEN",allow=["ann"],operators=["olga"],groups=["#ops"]},'
-    'other={token_env="IRC_TOKEN",allow=["ann","eve"]}}',
+    "channels.adapters": '{irc={token_env="IRC_TOKEN",allow=["ann"],operators=["olga"],groups=["#ops"],max_text=400},'
+    'other={token_env="IRC_TOKEN",allow=["ann","eve"],max_text=300}}',
 }
 TESTS = []
 
@@ -131,7 +131,7 @@ def a_delivery_without_an_answer_is_looked_up(belay):
 
 @test
 def a_long_answer_comes_in_pieces_and_goes_on_behind_those_that_were_taken(belay):
-    with Platform(belay, max_text=300, unit="bytes") as platform:
+    with Platform(belay) as platform:
         assert platform.say("long", "rehearse long 1000")["result"] == "accepted"
         first = platform.delivered()
         second = platform.delivered(result="retry", after_ms=1)

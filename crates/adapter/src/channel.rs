@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::extract::ws::WebSocket;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Cursors, DeliverError, Envelope, InboundStream, LookUp, Outbound,
-    ReplyRoute, UnixMillis,
+    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Cursors, DeliverError, Envelope, InboundStream,
+    LookUp, Outbound, ReplyRoute, UnixMillis,
 };
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
@@ -16,9 +16,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AdapterAccess;
-use crate::config::TOKEN_MIN;
+use crate::config::{AdapterConfig, TOKEN_MIN};
 use crate::connection::{self, Served};
-use crate::deliver;
+use crate::deliver::{self, TextLimit};
 use crate::frames::ToAdapter;
 use crate::link::Link;
 use crate::route::{self, Door};
@@ -32,6 +32,7 @@ const SOCKETS: usize = 4;
 /// The channel of one adapter.
 pub struct Adapter {
     access: AdapterAccess,
+    text: TextLimit,
     token: SecretString,
     link: Arc<Link>,
     cursors: Arc<dyn Cursors>,
@@ -45,18 +46,24 @@ fn taken<T>(place: &Mutex<Option<T>>) -> Option<T> {
 }
 
 impl Adapter {
-    /// The adapter with these lists and this token.
+    /// The adapter with this name, these settings and this token.
     ///
     /// # Errors
     /// The token is shorter than 16 bytes.
-    pub fn new(access: AdapterAccess, token: SecretString, cursors: Arc<dyn Cursors>) -> Result<Self, ChannelError> {
+    pub fn new(
+        name: &str,
+        config: &AdapterConfig,
+        token: SecretString,
+        cursors: Arc<dyn Cursors>,
+    ) -> Result<Self, ChannelError> {
+        let (access, text) = (AdapterAccess::of(name, config), TextLimit::of(config));
         if token.expose_secret().len() < TOKEN_MIN {
             let detail = format!("its token is shorter than {TOKEN_MIN} bytes; `openssl rand -hex 24` makes one");
             return Err(ChannelError { channel: access.channel().clone(), detail });
         }
         let ((sockets, new), (inbox, messages)) = (mpsc::channel(SOCKETS), mpsc::channel(INBOX));
         let (sockets, inbox) = ((sockets, Mutex::new(Some(new))), (inbox, Mutex::new(Some(messages))));
-        Ok(Self { access, token, link: Arc::default(), cursors, sockets, inbox })
+        Ok(Self { access, text, token, link: Arc::default(), cursors, sockets, inbox })
     }
 
     /// The route `/adapters/NAME`, for the owner of the listener.
@@ -109,11 +116,11 @@ impl Channel for Adapter {
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
-        deliver::deliver(&self.link, message).await
+        deliver::deliver(&self.link, self.text, message).await
     }
 
     async fn look_up(&self, message: &Outbound, _since: UnixMillis) -> LookUp {
-        deliver::look_up(&self.link, message).await
+        deliver::look_up(&self.link, self.text, message).await
     }
 
     fn profile(&self) -> ChannelProfile<'_> {

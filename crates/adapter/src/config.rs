@@ -10,6 +10,9 @@ const NAME_MAX: usize = 32;
 /// The maximum length of an id, in bytes. 128: with the adapter's name it fits a session key.
 const ID_MAX: usize = 128;
 
+/// The minimum of `max_text`. Shorter pieces have no room for the fences of a code block.
+const TEXT_MIN: usize = 32;
+
 /// The minimum length of an adapter's token, in bytes. Wrong tokens are not counted, so it cannot be guessed.
 pub const TOKEN_MIN: usize = 16;
 
@@ -27,6 +30,23 @@ pub struct AdapterConfig {
     pub operators: Vec<String>,
     /// The conversations of several people that are served, by the platform's ids of them.
     pub groups: Vec<String>,
+    /// The maximum length of a text that the platform can show; `None`: there is none.
+    pub max_text: Option<usize>,
+    /// The unit of that length.
+    pub unit: TextUnit,
+}
+
+/// The unit of a platform's lengths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TextUnit {
+    /// Bytes of UTF-8.
+    #[default]
+    Bytes,
+    /// Code points of Unicode.
+    CodePoints,
+    /// Units of UTF-16.
+    Utf16,
 }
 
 impl AdapterConfig {
@@ -54,6 +74,9 @@ impl AdapterConfig {
             let wrong = ids.iter().filter(|id| !is_id(id));
             problems.extend(wrong.map(|id| format!("{key}.{list}: {id:?} is no id: 1 to 128 visible bytes")));
         }
+        if let Some(max) = self.max_text.filter(|max| *max < TEXT_MIN) {
+            problems.push(format!("{key}.max_text: {max} is too small; the minimum is {TEXT_MIN}"));
+        }
         problems
     }
 }
@@ -73,8 +96,10 @@ mod tests {
         let valid = || AdapterConfig { token_env: "T".into(), allow: vec!["ann".into()], ..AdapterConfig::default() };
         let none = AdapterConfig::default();
         let odd = AdapterConfig { groups: vec!["a\u{7}".into(), String::new()], ..valid() };
+        let short = AdapterConfig { max_text: Some(31), ..valid() };
         for (name, config, problems) in [
             ("irc", valid(), &[][..]),
+            ("irc", short, &["channels.adapters.irc.max_text: 31"]),
             ("irc-2", valid(), &[]),
             ("http", valid(), &["channels.adapters.http: http is a part"]),
             ("2", valid(), &["channels.adapters.2: the name"]),

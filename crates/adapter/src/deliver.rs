@@ -6,7 +6,8 @@ use belay_channel_kit::split::{Unit, markdown};
 use belay_protocol::{DeliverError, LookUp, Outbound};
 use tokio::time::timeout;
 
-use crate::frames::{DeliveryResult, Ready, TextUnit, ToAdapter};
+use crate::config::{AdapterConfig, TextUnit};
+use crate::frames::{DeliveryResult, ToAdapter};
 use crate::link::{Answer, Link};
 
 /// Maximum wait for the result of one piece. Below the 120 s after which a delivery counts as ambiguous.
@@ -15,15 +16,28 @@ const PIECE_DEADLINE: Duration = Duration::from_secs(60);
 /// Maximum wait for the answer to a `look_up`.
 const LOOK_UP_DEADLINE: Duration = Duration::from_secs(15);
 
-/// The pieces of a text that the platform can show.
-pub(crate) fn pieces(text: &str, ready: &Ready) -> Vec<String> {
-    let Some(most) = ready.max_text else { return vec![text.to_owned()] };
-    let unit = match ready.unit {
-        TextUnit::Bytes => Unit::Bytes,
-        TextUnit::CodePoints => Unit::CodePoints,
-        TextUnit::Utf16 => Unit::Utf16,
-    };
-    markdown::pieces(text, unit, most)
+/// The maximum length of a piece. It comes from the settings and not from the connection, so that a delivery that goes on
+/// over another connection counts the same pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextLimit {
+    max: Option<usize>,
+    unit: Unit,
+}
+
+impl TextLimit {
+    pub(crate) fn of(config: &AdapterConfig) -> Self {
+        let unit = match config.unit {
+            TextUnit::Bytes => Unit::Bytes,
+            TextUnit::CodePoints => Unit::CodePoints,
+            TextUnit::Utf16 => Unit::Utf16,
+        };
+        Self { max: config.max_text, unit }
+    }
+
+    /// The pieces of a text that the platform can show.
+    fn pieces(self, text: &str) -> Vec<String> {
+        self.max.map_or_else(|| vec![text.to_owned()], |max| markdown::pieces(text, self.unit, max))
+    }
 }
 
 /// Delivers the pieces that are left.
@@ -33,10 +47,16 @@ pub(crate) fn pieces(text: &str, ready: &Ready) -> Vec<String> {
 ///
 /// # Cancel safety
 /// If the future is dropped, the piece in progress may or may not be shown.
-pub(crate) async fn deliver(link: &Link, message: &Outbound) -> Result<(), DeliverError> {
+pub(crate) async fn deliver(link: &Link, limit: TextLimit, message: &Outbound) -> Result<(), DeliverError> {
     let retry = |detail: &str, pieces_sent| DeliverError::Retry { after: None, detail: detail.to_owned(), pieces_sent };
-    let Some(ready) = link.ready() else { return Err(retry("no adapter is connected", message.pieces_sent)) };
-    let pieces = pieces(&message.text, &ready);
+    if link.ready().is_none() {
+        return Err(retry("no adapter is connected", message.pieces_sent));
+    }
+    let pieces = limit.pieces(&message.text);
+    if message.pieces_sent as usize > pieces.len() {
+        let detail = "max_text was changed after a part was delivered".to_owned();
+        return Err(DeliverError::Ambiguous { detail, pieces_sent: message.pieces_sent });
+    }
     let last = pieces.len().saturating_sub(1);
     for (number, text) in pieces.into_iter().enumerate().skip(message.pieces_sent as usize) {
         let sent = u32::try_from(number).unwrap_or(u32::MAX);
@@ -77,14 +97,14 @@ pub(crate) async fn deliver(link: &Link, message: &Outbound) -> Result<(), Deliv
 ///
 /// # Cancel safety
 /// Dropping the future changes nothing.
-pub(crate) async fn look_up(link: &Link, message: &Outbound) -> LookUp {
+pub(crate) async fn look_up(link: &Link, limit: TextLimit, message: &Outbound) -> LookUp {
     let Some(ready) = link.ready() else {
         return LookUp::Later { after: None, detail: "no adapter is connected".to_owned() };
     };
     if !ready.look_up {
         return LookUp::Unknown;
     }
-    let count = pieces(&message.text, &ready).len();
+    let count = limit.pieces(&message.text).len();
     for number in message.pieces_sent..u32::try_from(count).unwrap_or(u32::MAX) {
         let key = message.key().piece(number);
         let conversation = message.route.conversation.to_string();
@@ -106,3 +126,6 @@ pub(crate) async fn look_up(link: &Link, message: &Outbound) -> LookUp {
     }
     LookUp::Sent { pieces: u32::try_from(count).unwrap_or(u32::MAX) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,26 +36,12 @@ pub(crate) enum FromAdapter {
     LookedUp(LookedUp),
 }
 
-/// What the platform can show.
+/// What the adapter can do.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Ready {
-    /// The maximum length of a text; absent: there is none.
-    pub max_text: Option<usize>,
-    /// The unit of that length.
-    pub unit: TextUnit,
     /// Whether the adapter answers `look_up`.
     pub look_up: bool,
-}
-
-/// The unit of a platform's lengths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum TextUnit {
-    #[default]
-    Bytes,
-    CodePoints,
-    Utf16,
 }
 
 /// A message of a person.

@@ -37,4 +37,4 @@ pub use access::AdapterAccess;
 pub use axum::Router;
 #[cfg(feature = "adapters")]
 pub use channel::Adapter;
-pub use config::AdapterConfig;
+pub use config::{AdapterConfig, TextUnit};

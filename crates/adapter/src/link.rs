@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    /// What the platform can show, as the connected adapter says; `None`: none is connected.
+    /// What the connected adapter can do; `None`: none is connected.
     pub(crate) fn ready(&self) -> Option<Ready> {
         self.state().open.as_ref().map(|open| open.ready.clone())
     }

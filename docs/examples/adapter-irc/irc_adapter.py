@@ -3,7 +3,8 @@
 
     ADAPTER_TOKEN=... irc_adapter.py ws://127.0.0.1:8787/adapters/irc irc.example.org:6667 belay '#ops'
 
-Needs the package `websockets`. It connects again when either side goes away. See ../../develop/writing-an-adapter.md.
+Needs the package `websockets`, and in [channels.adapters.irc] the setting max_text = 400: a line has 512 bytes, with the
+sender's prefix, the command and the conversation. It connects again when either side goes away. See ../../develop/writing-an-adapter.md.
 """
 
 import asyncio
@@ -15,7 +16,6 @@ import uuid
 
 from websockets.asyncio.client import connect
 
-LINE_MAX = 400  # a line has 512 bytes, with the sender's prefix, the command and the conversation
 REMEMBERED = 1000
 
 
@@ -33,7 +33,7 @@ class Adapter:
                 self.socket = socket
                 reader, self.irc = await asyncio.open_connection(self.host, self.port)
                 self.say(f"NICK {self.nick}", f"USER {self.nick} 0 * :Belay", f"JOIN {self.room}")
-                await self.tell("ready", max_text=LINE_MAX, unit="bytes", look_up=True)
+                await self.tell("ready", look_up=True)
                 for message in self.unsettled.values():
                     await self.tell("message", **message)
                 async with asyncio.TaskGroup() as tasks:

@@ -3,7 +3,6 @@
 use belay_protocol::{AccessDecision, Cursor, StoreError};
 
 use super::*;
-use crate::config::AdapterConfig;
 
 /// A store that has no cursor.
 struct NoCursors;
@@ -22,7 +21,7 @@ impl Cursors for NoCursors {
 fn adapter() -> Adapter {
     let config = AdapterConfig { allow: vec!["ann".to_owned()], ..AdapterConfig::default() };
     let token = SecretString::from("0123456789abcdef".to_owned());
-    Adapter::new(AdapterAccess::of("irc", &config), token, Arc::new(NoCursors)).expect("the token is long enough")
+    Adapter::new("irc", &config, token, Arc::new(NoCursors)).expect("the token is long enough")
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Adapters {
         let mut adapters = Vec::new();
         for (name, config) in &settings.channels.adapters {
             let Some(token) = tokens.remove(name) else { continue }; // the settings were checked: there is one
-            let adapter = Adapter::new(AdapterAccess::of(name, config), token, cursors.clone());
+            let adapter = Adapter::new(name, config, token, cursors.clone());
             adapters.push(Arc::new(adapter.map_err(|error| Failure::new(Exit::Refused, error))?));
         }
         Ok(Self(adapters))
