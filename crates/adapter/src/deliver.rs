@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_channel_kit::split::{Unit, markdown};
 use belay_protocol::{DeliverError, LookUp, Outbound};
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 use crate::config::{AdapterConfig, TextUnit};
 use crate::frames::{DeliveryResult, ToAdapter};
@@ -12,6 +12,10 @@ use crate::link::{Answer, Link};
 
 /// Maximum wait for the result of one piece. Below the 120 s after which a delivery counts as ambiguous.
 const PIECE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Time after which the pieces that are left come in another attempt, which begins behind those that were taken. 50 s: with
+/// [`PIECE_DEADLINE`] it is below the same 120 s.
+const ATTEMPT_MAX: Duration = Duration::from_secs(50);
 
 /// Maximum wait for the answer to a `look_up`.
 const LOOK_UP_DEADLINE: Duration = Duration::from_secs(15);
@@ -57,9 +61,13 @@ pub(crate) async fn deliver(link: &Link, limit: TextLimit, message: &Outbound) -
         let detail = "max_text was changed after a part was delivered".to_owned();
         return Err(DeliverError::Ambiguous { detail, pieces_sent: message.pieces_sent });
     }
-    let last = pieces.len().saturating_sub(1);
+    let (begun, last) = (Instant::now(), pieces.len().saturating_sub(1));
     for (number, text) in pieces.into_iter().enumerate().skip(message.pieces_sent as usize) {
         let sent = u32::try_from(number).unwrap_or(u32::MAX);
+        if sent > message.pieces_sent && begun.elapsed() > ATTEMPT_MAX {
+            let detail = "the other pieces follow".to_owned();
+            return Err(DeliverError::Retry { after: Some(Duration::ZERO), detail, pieces_sent: sent });
+        }
         let key = message.key().piece(sent);
         let frame = ToAdapter::Deliver {
             key: key.clone(),
@@ -68,11 +76,9 @@ pub(crate) async fn deliver(link: &Link, limit: TextLimit, message: &Outbound) -
             reply_to: message.route.reply_to.as_deref().filter(|_| number == 0).map(str::to_owned),
             question: message.question.clone().filter(|_| number == last),
         };
-        let Some(answer) = link.ask(&key, &frame) else { return Err(retry("the adapter does not read", sent)) };
-        let answer = timeout(PIECE_DEADLINE, answer).await;
-        link.forget(&key);
-        match answer {
-            Ok(Ok(Answer::Delivered(delivered))) => match delivered.result {
+        let Some(asked) = link.ask(&key, &frame) else { return Err(retry("the adapter does not read", sent)) };
+        match asked.answer(PIECE_DEADLINE).await {
+            Some(Answer::Delivered(delivered)) => match delivered.result {
                 DeliveryResult::Sent => {}
                 DeliveryResult::Retry => {
                     let after = delivered.after_ms.map(Duration::from_millis);
@@ -83,8 +89,8 @@ pub(crate) async fn deliver(link: &Link, limit: TextLimit, message: &Outbound) -
                     return Err(DeliverError::Ambiguous { detail: delivered.detail, pieces_sent: sent });
                 }
             },
-            Ok(Ok(Answer::NotWritten)) => return Err(retry("the connection of the adapter ended", sent)),
-            Ok(Ok(Answer::Lost | Answer::LookedUp(_)) | Err(_)) | Err(_) => {
+            Some(Answer::NotWritten) => return Err(retry("the connection of the adapter ended", sent)),
+            Some(Answer::Lost | Answer::LookedUp(_)) | None => {
                 let detail = "the adapter did not say what became of it".to_owned();
                 return Err(DeliverError::Ambiguous { detail, pieces_sent: sent });
             }
@@ -110,10 +116,9 @@ pub(crate) async fn look_up(link: &Link, limit: TextLimit, message: &Outbound) -
         let conversation = message.route.conversation.to_string();
         let asked = link.ask(&key, &ToAdapter::LookUp { key: key.clone(), conversation });
         let answer = match asked {
-            Some(answer) => timeout(LOOK_UP_DEADLINE, answer).await.ok().and_then(Result::ok),
+            Some(asked) => asked.answer(LOOK_UP_DEADLINE).await,
             None => None,
         };
-        link.forget(&key);
         match answer {
             Some(Answer::LookedUp(Some(true))) => {}
             Some(Answer::LookedUp(Some(false))) if number == message.pieces_sent => return LookUp::NotSent,

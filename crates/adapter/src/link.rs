@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::frames::{Delivered, Ready, ToAdapter};
 
@@ -33,6 +35,30 @@ pub(crate) enum Answer {
     NotWritten,
     /// The connection ended after that.
     Lost,
+}
+
+/// A frame that waits for its answer. Dropped, it waits no more.
+pub(crate) struct Asked<'a> {
+    link: &'a Link,
+    generation: u64,
+    key: String,
+    answer: oneshot::Receiver<Answer>,
+}
+
+impl Asked<'_> {
+    /// The answer; `None`: it did not come in time.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the adapter may or may not see the frame.
+    pub(crate) async fn answer(mut self, limit: Duration) -> Option<Answer> {
+        timeout(limit, &mut self.answer).await.ok().and_then(Result::ok)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.link.forget(self.generation, &self.key);
+    }
 }
 
 /// The connection of the moment. A newer one takes the place of an older one, which may be half open.
@@ -99,14 +125,15 @@ impl Link {
 
     /// Queues a frame that is answered. `None`: no adapter is connected, it does not read, or it has not answered the last
     /// frame with this key; nothing was sent.
-    pub(crate) fn ask(&self, key: &str, frame: &ToAdapter) -> Option<oneshot::Receiver<Answer>> {
+    pub(crate) fn ask(&self, key: &str, frame: &ToAdapter) -> Option<Asked<'_>> {
         let mut state = self.state();
+        let generation = state.generation;
         let open = state.open.as_mut().filter(|open| !open.waiting.contains_key(key))?;
         let place = open.frames.try_reserve().ok()?;
         place.send(Frame { key: Some(key.to_owned()), ..Frame::of(frame) });
         let (to, answer) = oneshot::channel();
         open.waiting.insert(key.to_owned(), Waiting { to, written: false });
-        Some(answer)
+        Some(Asked { link: self, generation, key: key.to_owned(), answer })
     }
 
     /// Queues a frame that nobody answers, if there is room.
@@ -136,8 +163,11 @@ impl Link {
     }
 
     /// Nobody waits for the answer to the frame with this key any more.
-    pub(crate) fn forget(&self, key: &str) {
-        self.state().open.iter_mut().for_each(|open| drop(open.waiting.remove(key)));
+    fn forget(&self, generation: u64, key: &str) {
+        let mut state = self.state();
+        if state.generation == generation {
+            state.open.iter_mut().for_each(|open| drop(open.waiting.remove(key)));
+        }
     }
 }
 

@@ -23,3 +23,23 @@ async fn a_part_of_other_pieces_is_never_taken_for_the_whole() {
     let ended = deliver(&link, limit(4000), &message(3)).await;
     assert!(matches!(ended, Err(DeliverError::Ambiguous { pieces_sent: 3, .. })), "{ended:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_long_delivery_goes_on_in_another_attempt() {
+    let link = Arc::new(Link::default());
+    let (generation, mut queue) = link.open(Ready::default());
+    let adapter = link.clone();
+    let slow = tokio::spawn(async move {
+        while let Some(frame) = queue.recv().await {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            let key = frame.key.expect("a delivery has a key");
+            let (result, detail) = (DeliveryResult::Sent, String::new());
+            let delivered = Delivered { key: key.clone(), result, after_ms: None, detail };
+            adapter.answer(generation, &key, Answer::Delivered(delivered));
+        }
+    });
+    let ended = deliver(&link, limit(32), &message(0)).await;
+    slow.abort();
+    let Err(DeliverError::Retry { after, pieces_sent, .. }) = ended else { panic!("{ended:?}") };
+    assert_eq!((after, pieces_sent), (Some(Duration::ZERO), 3));
+}
