@@ -135,6 +135,10 @@ impl Channel for Adapter {
         self.link.ready().is_none().then(|| format!("no adapter is connected at /adapters/{}", self.access.channel()))
     }
 
+    fn can_deliver(&self) -> bool {
+        self.link.ready().is_some()
+    }
+
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         let frame = |on| ToAdapter::Working { conversation: route.conversation.to_string(), on };
         self.link.offer(&frame(true));

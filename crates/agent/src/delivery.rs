@@ -50,6 +50,8 @@ const MAX_CALLBACK_ATTEMPTS: u32 = 295;
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 /// Time after which a reply to a channel that is not enabled is checked again.
 const CHANNEL_MISSING: Duration = Duration::from_secs(3600);
+/// Time after which a reply is checked again whose channel can deliver nothing now.
+const CHANNEL_AWAY: Duration = Duration::from_secs(30);
 /// Pause after the store failed.
 const STORE_TROUBLE: Duration = Duration::from_secs(1);
 /// Shortest and longest interval of reading the outbox without a notification.
@@ -330,12 +332,10 @@ struct Sender {
 
 impl Sender {
     async fn send(self, mut row: OutboxRow) {
-        let Some(channel) = &self.channel else {
-            let (pieces_sent, unsure_since) = (row.message.pieces_sent, row.unsure_since);
-            let until = later(self.clock.now(), CHANNEL_MISSING);
-            self.settle(row.message.id, OutboxState::Waiting { until, pieces_sent, unsure_since }).await;
-            return;
-        };
+        let Some(channel) = &self.channel else { return self.wait(&row, CHANNEL_MISSING).await };
+        if !channel.can_deliver() {
+            return self.wait(&row, CHANNEL_AWAY).await;
+        }
         let (rule, mut attempt) = (UnsureRule::of(&**channel, &row.message), self.attempt(&row));
         let beginning = match row.attempts < most_attempts(&row.message) {
             true => rule.begin(row.unsure_since, attempt.began, attempt.is_last),
@@ -380,6 +380,13 @@ impl Sender {
             }
         };
         self.end(&row.message, ended).await;
+    }
+
+    /// Lets a row wait. It has not been `sending`, so no attempt is counted.
+    async fn wait(&self, row: &OutboxRow, pause: Duration) {
+        let (pieces_sent, unsure_since) = (row.message.pieces_sent, row.unsure_since);
+        let until = later(self.clock.now(), pause);
+        self.settle(row.message.id, OutboxState::Waiting { until, pieces_sent, unsure_since }).await;
     }
 
     /// Stores the result of an attempt, and tells the outcome if it is the end of the delivery.

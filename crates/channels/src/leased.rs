@@ -68,6 +68,10 @@ impl Channel for LeasedChannel {
         self.inner.trouble()
     }
 
+    fn can_deliver(&self) -> bool {
+        self.inner.can_deliver()
+    }
+
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         self.inner.working(route, run).await;
     }

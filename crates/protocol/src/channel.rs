@@ -79,6 +79,12 @@ pub trait Channel: Send + Sync {
         None
     }
 
+    /// Whether a delivery can begin now. `false`: messages wait in the outbox without an attempt. It neither waits nor asks
+    /// the platform.
+    fn can_deliver(&self) -> bool {
+        true
+    }
+
     /// Shows that a run is in progress, such as by a typing indicator, until `run` is cancelled. Best effort; the
     /// default shows nothing.
     async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}

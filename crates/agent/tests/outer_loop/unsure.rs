@@ -2,6 +2,7 @@
 //! neither.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ enum Act {
 struct Platform {
     repeat: Repeat,
     looks_up: bool,
+    /// Nothing can be delivered.
+    is_away: AtomicBool,
     /// The pieces that it shows, with their keys.
     shown: Mutex<Vec<(String, String)>>,
     /// The next requests; later ones succeed.
@@ -106,6 +109,10 @@ impl Channel for Posting {
             }
         }
         Ok(())
+    }
+
+    fn can_deliver(&self) -> bool {
+        !self.platform.is_away.load(Ordering::SeqCst)
     }
 
     async fn look_up(&self, _message: &Outbound, _since: UnixMillis) -> LookUp {
@@ -268,4 +275,21 @@ async fn a_platform_without_a_key_that_cannot_be_asked_shows_nothing_twice() {
         let platform = Arc::new(Platform { acts: Mutex::new([act].into()), ..Platform::default() });
         assert_eq!(World::reply(platform, "one two").await, seen(shown, "ambiguous"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_waits_without_attempts_for_a_channel_that_is_away() {
+    let platform = Arc::new(Platform { is_away: AtomicBool::new(true), ..Platform::default() });
+    let world = World::new(platform, ["one"]);
+    let agent = world.start().await;
+    agent.one.accepted("alice", "hi").await;
+    for _ in 0..7200 {
+        world.setup.clock.forward(Duration::from_secs(1)); // two hours, longer than all attempts of a delivery
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.outcomes().await, [""; 0]);
+    world.platform.is_away.store(false, Ordering::SeqCst);
+    assert_eq!(world.ends(1).await, ["sent"]);
+    assert_eq!(world.platform.shows(), ["one"]);
+    agent.shut_down().await;
 }

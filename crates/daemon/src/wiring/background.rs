@@ -43,6 +43,10 @@ impl Channel for Background {
         self.0.trouble()
     }
 
+    fn can_deliver(&self) -> bool {
+        self.0.can_deliver()
+    }
+
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         self.0.working(route, run).await;
     }
