@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     next: u64,
-    /// The messages without a settled answer by their places in the stream, with the platform's id.
-    open: BTreeMap<u64, String>,
+    /// The messages without a settled answer by their places in the stream, with their keys and the number of their
+    /// copies that are not answered yet.
+    open: BTreeMap<u64, (String, u32)>,
     /// The cursors that wait for them, in the order of the stream.
     cursors: VecDeque<(u64, String)>,
 }
@@ -15,18 +16,33 @@ pub(crate) struct Progress {
 impl Progress {
     /// Takes a message. Returns its place. A message that is sent again has the place of the first time, since a cursor
     /// behind it covers it.
-    pub(crate) fn begin(&mut self, id: &str) -> u64 {
-        if let Some(place) = self.open.iter().find_map(|(place, open)| (open == id).then_some(*place)) {
-            return place;
+    /// `key`: of the message, among all conversations.
+    pub(crate) fn begin(&mut self, key: &str) -> u64 {
+        if let Some((place, (_, copies))) = self.open.iter_mut().find(|(_, (open, _))| open == key) {
+            *copies += 1;
+            return *place;
         }
         self.next += 1;
-        self.open.insert(self.next, id.to_owned());
+        self.open.insert(self.next, (key.to_owned(), 1));
         self.next
     }
 
     /// The message at this place is settled: it is durable, or refused for good.
+    /// Its place stays open while another copy is not answered: two edits of a message have one key.
     pub(crate) fn settle(&mut self, place: u64) {
-        self.open.remove(&place);
+        if let Some((_, copies)) = self.open.get_mut(&place) {
+            *copies = copies.saturating_sub(1);
+            if *copies == 0 {
+                self.open.remove(&place);
+            }
+        }
+    }
+
+    /// The message at this place comes again, as another copy.
+    pub(crate) fn put_off(&mut self, place: u64) {
+        if let Some((_, copies)) = self.open.get_mut(&place) {
+            *copies = copies.saturating_sub(1);
+        }
     }
 
     /// Takes a cursor. The older one waits for nothing any more if nothing is between the two.
@@ -70,7 +86,11 @@ mod tests {
         progress.add("3".into());
         progress.settle(one);
         assert_eq!(progress.kept().as_deref(), Some("2"), "c is open");
-        assert_eq!(progress.begin("c"), three, "sent again, it keeps its place");
+        progress.put_off(three);
+        assert_eq!(progress.kept(), None, "c comes again");
+        assert_eq!((progress.begin("c"), progress.begin("c")), (three, three), "sent again, it keeps its place");
+        progress.settle(three);
+        assert_eq!(progress.kept(), None, "another copy of c is open");
         progress.settle(three);
         assert_eq!((progress.kept().as_deref(), progress.waiting()), (Some("3"), 0));
     }

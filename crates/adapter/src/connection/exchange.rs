@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::{CURSOR, Served};
 use crate::arrival::{self, Arrival};
-use crate::frames::{FromAdapter, ToAdapter, read};
+use crate::frames::{FromAdapter, Sender, ToAdapter, read};
 use crate::link::{Answer, Frame};
 use crate::progress::Progress;
 
@@ -103,7 +103,7 @@ impl<'a> Exchange<'a> {
 
     /// Takes one frame. Only a broken connection is an error.
     async fn frame(&mut self, text: &str) -> Result<(), String> {
-        let (kind, id, arrival) = match read(text) {
+        let (kind, conversation, id, arrival) = match read(text) {
             Err(detail) => {
                 debug!(channel = %self.served.channel(), detail, "a frame of an adapter cannot be read");
                 return self.send(Message::text(ToAdapter::Error { detail }.text())).await;
@@ -122,13 +122,24 @@ impl<'a> Exchange<'a> {
                 self.progress.add(value);
                 return self.keep().await;
             }
-            Ok(FromAdapter::Message(said)) => {
-                ("m", said.id.clone(), arrival::message(&self.served.access, said, false))
-            }
-            Ok(FromAdapter::Edit(said)) => ("e", said.id.clone(), arrival::message(&self.served.access, said, true)),
-            Ok(FromAdapter::Decide(decide)) => {
-                ("d", decide.id.clone(), arrival::decision(&self.served.access, &decide))
-            }
+            Ok(FromAdapter::Message(said)) => (
+                "m",
+                at(&said.conversation, &said.sender),
+                said.id.clone(),
+                arrival::message(&self.served.access, said, false),
+            ),
+            Ok(FromAdapter::Edit(said)) => (
+                "e",
+                at(&said.conversation, &said.sender),
+                said.id.clone(),
+                arrival::message(&self.served.access, said, true),
+            ),
+            Ok(FromAdapter::Decide(decide)) => (
+                "d",
+                at(&decide.conversation, &decide.sender),
+                decide.id.clone(),
+                arrival::decision(&self.served.access, &decide),
+            ),
         };
         match arrival {
             Arrival::Answer(result, detail) => {
@@ -137,7 +148,7 @@ impl<'a> Exchange<'a> {
             }
             Arrival::Take(inbound) => {
                 let (ack, answer) = AckSender::channel();
-                let place = self.progress.begin(&format!("{kind}{id}"));
+                let place = self.progress.begin(&format!("{kind} {conversation:?} {id}"));
                 self.pending = Some(Envelope { inbound: *inbound, ack });
                 self.acks.push(answer.map(move |ack| (place, id, ack.ok())).boxed());
                 Ok(())
@@ -149,6 +160,8 @@ impl<'a> Exchange<'a> {
         let (frame, is_settled) = arrival::answer(id, ack);
         if is_settled {
             self.progress.settle(place);
+        } else {
+            self.progress.put_off(place);
         }
         self.keep().await?;
         self.send(Message::text(frame.text())).await
@@ -167,4 +180,9 @@ impl<'a> Exchange<'a> {
             Err(error) => self.send(Message::text(ToAdapter::Error { detail: error.to_string() }.text())).await,
         }
     }
+}
+
+/// The conversation of a message. One platform may count its messages for each conversation.
+fn at(conversation: &Option<String>, sender: &Sender) -> String {
+    conversation.as_ref().unwrap_or(&sender.id).clone()
 }
