@@ -15,6 +15,7 @@ import sys
 import uuid
 
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 REMEMBERED = 1000
 
@@ -39,7 +40,7 @@ class Adapter:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self.read_belay(tasks))
                     tasks.create_task(self.read_irc(reader))
-            except* (OSError, EOFError) as lost:
+            except* (OSError, EOFError, ConnectionClosed) as lost:
                 print(f"connecting again: {lost.exceptions[0]}", file=sys.stderr)
                 await asyncio.sleep(1)
 
