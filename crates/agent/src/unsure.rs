@@ -7,6 +7,9 @@ use belay_protocol::{Channel, DeliverError, Outbound, OutboxState, Repeat, UnixM
 /// Time left of a platform's memory below which no repetition begins.
 const LEAST_LEFT: Duration = Duration::from_secs(1);
 
+/// Longest pause that a platform may ask for.
+const PAUSE_MAX: Duration = Duration::from_secs(86_400);
+
 /// What a message's channel can do about an unknown result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnsureRule {
@@ -72,7 +75,7 @@ impl UnsureRule {
         let unsure = |pieces_sent: u32| unsure_since.filter(|_| pieces_sent <= before);
         match *error {
             DeliverError::Retry { after, pieces_sent, .. } if !attempt.is_last => {
-                let until = later(now, after.unwrap_or(attempt.backoff));
+                let until = later(now, pause(after, attempt));
                 (OutboxState::Waiting { until, pieces_sent, unsure_since: unsure(pieces_sent) }, None)
             }
             DeliverError::Ambiguous { pieces_sent, .. } => {
@@ -98,7 +101,7 @@ impl UnsureRule {
         now: UnixMillis,
     ) -> (OutboxState, Option<&'static str>) {
         let Attempt { unsure_since, pieces_sent, .. } = attempt;
-        let until = later(now, after.unwrap_or(attempt.backoff));
+        let until = later(now, pause(after, attempt));
         let waiting = OutboxState::Waiting { until, pieces_sent, unsure_since };
         if attempt.is_last { AMBIGUOUS } else { (waiting, None) }
     }
@@ -116,6 +119,11 @@ impl UnsureRule {
 }
 
 const AMBIGUOUS: (OutboxState, Option<&str>) = (OutboxState::Ambiguous, Some("ambiguous"));
+
+/// The pause before another attempt, of which the platform may ask a day at most: later messages of the conversation wait too.
+fn pause(asked: Option<Duration>, attempt: Attempt) -> Duration {
+    asked.unwrap_or(attempt.backoff).min(PAUSE_MAX)
+}
 
 pub(crate) fn later(now: UnixMillis, delay: Duration) -> UnixMillis {
     UnixMillis(now.0.saturating_add(delay.as_millis().min(i64::MAX as u128) as i64))

@@ -101,3 +101,12 @@ fn the_last_attempt_is_the_end() {
     let after = UnsureRule::not_asked(attempt(Some(10)), Some(9 * SECOND), at(60));
     assert_eq!(words(after), "at 69000 ms behind 1, unsure since 10");
 }
+
+#[test]
+fn a_platform_cannot_block_a_conversation_for_ever() {
+    let after = Some(Duration::from_millis(u64::MAX));
+    let error = DeliverError::Retry { after, detail: String::new(), pieces_sent: 1 };
+    let a_day = "at 86400000 ms behind 1, known";
+    assert_eq!(words(NEITHER.after(attempt(None), &error, at(0))), a_day);
+    assert_eq!(words(UnsureRule::not_asked(attempt(None), after, at(0))), a_day);
+}
