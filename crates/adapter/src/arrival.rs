@@ -7,6 +7,9 @@ use crate::access::AdapterAccess;
 use crate::config::is_id;
 use crate::frames::{Decide, Said, Sender, TEXT_MAX, ToAdapter};
 
+/// The pause before a message is sent again, where no queue asks for another one.
+const PAUSE_MS: u64 = 1_000;
+
 /// What becomes of a frame of a person.
 #[derive(Debug)]
 pub(crate) enum Arrival {
@@ -118,16 +121,33 @@ fn person(sender: &Sender) -> Person {
 /// The `ack` of a message, and whether it is settled: an unsettled one is sent again by the adapter.
 pub(crate) fn answer(id: String, ack: Option<Ack>) -> (ToAdapter, bool) {
     let (result, detail, after_ms) = match ack {
-        None => ("again", Some("Belay has not taken it".to_owned()), None),
+        None => ("again", Some("Belay has not taken it".to_owned()), Some(PAUSE_MS)),
         Some(Ack::Command(reply)) => ("command", Some(reply.reply), None),
         Some(Ack::Refused(refusal)) => match refusal {
             Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. } => {
                 ("again", Some(refusal.to_string()), u64::try_from(retry_after.as_millis()).ok())
             }
-            Refusal::Store(_) | Refusal::ShuttingDown => ("again", Some(refusal.to_string()), None),
+            Refusal::Store(_) | Refusal::ShuttingDown => ("again", Some(refusal.to_string()), Some(PAUSE_MS)),
             other => ("refused", Some(other.to_string()), None),
         },
         Some(_) => ("accepted", None, None),
     };
     (ToAdapter::Ack { id, result, detail, after_ms }, result != "again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_never_comes_again_without_a_pause() {
+        for ack in [None, Some(Ack::Refused(Refusal::ShuttingDown)), Some(Ack::Refused(Refusal::Store("full".into())))]
+        {
+            let (frame, is_settled) = answer("1".to_owned(), ack);
+            assert!(
+                matches!(frame, ToAdapter::Ack { result: "again", after_ms: Some(1_000), .. }) && !is_settled,
+                "{frame:?}"
+            );
+        }
+    }
 }
