@@ -36,6 +36,7 @@ from gate.quick import left_out, quick
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust, small
 from gate.scripts import (
     acp_client,
+    adapter_example,
     anthropic_client,
     api_fuzz,
     bot_example,
@@ -76,7 +77,7 @@ def first(suites, budget_program, environment):
         if suite["target"] == WAITING:
             jobs.append((small, suite, environment))
     clients_of_models = (clients, responses_client, anthropic_client, langchain_client)
-    clients_of_api = (*clients_of_models, websocket_clients, bot_example, mcp_client, acp_client, mcp_oauth, mcp_tasks, generated_clients, api_fuzz)
+    clients_of_api = (*clients_of_models, websocket_clients, adapter_example, bot_example, mcp_client, acp_client, mcp_oauth, mcp_tasks, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
     return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
 

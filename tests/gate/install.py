@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -59,6 +60,10 @@ PROMTOOL = ("prometheus", "usr/bin/promtool")
 KUBECTL = ("kubernetes-client", "usr/bin/kubectl")
 # Proxies, by the variables that tests/packages/proxies.py reads.
 PROXIES = {"NGINX": ("nginx", "usr/sbin/nginx"), "CADDY": ("caddy", "usr/bin/caddy")}
+
+# The IRC server of tests/clients/adapter_example.py, and the library that it is linked with.
+NGIRCD = ("ngircd", "usr/sbin/ngircd")
+LIBIDENT = ("libident", f"usr/lib/{platform.machine()}-linux-gnu/libident.so.0")
 
 
 def which(program):
@@ -213,7 +218,7 @@ def install():
         except (OSError, subprocess.SubprocessError) as why:
             say(f"{package} cannot be installed: {why}")
     chromium_program()
-    for package, program in (PROMTOOL, KUBECTL, *PROXIES.values()):
+    for package, program in (PROMTOOL, KUBECTL, *PROXIES.values(), NGIRCD, LIBIDENT):
         taken_out(package, program)
 
 

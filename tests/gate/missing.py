@@ -49,6 +49,8 @@ SIZES = {
     "prometheus": 95,
     "nginx": 2,
     "caddy": 36,
+    "ngircd": 1,
+    "libident": 1,
     "console": 18,
     "typescript": 48,
     "generated": 38,
@@ -67,7 +69,7 @@ def packages():
     system = {package for program, package in install.PROGRAMS.items() if install.which(program) is None}
     if not any(map(shutil.which, install.CHROMIUM)):
         system.add(install.CHROMIUM_PACKAGE)
-    tools = (install.PROMTOOL, install.KUBECTL, *install.PROXIES.values())
+    tools = (install.PROMTOOL, install.KUBECTL, *install.PROXIES.values(), install.NGIRCD, install.LIBIDENT)
     taken = {package for package, path in tools if not shutil.which(os.path.basename(path)) and not (ROOT / "build" / package / path).exists()}
     return sorted(system), sorted(taken)
 

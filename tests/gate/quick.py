@@ -41,6 +41,7 @@ LEFT_OUT = {
     "anthropic_client": "the official Anthropic client",
     "langchain_client": "LangChain's client",
     "websocket_clients": "the example clients of the WebSocket RPC",
+    "adapter_example": "adapters, and the IRC example with ngIRCd",
     "bot_example": "the example of a bot",
     "mcp_client": "the official MCP client",
     "acp_client": "editors by the Agent Client Protocol",

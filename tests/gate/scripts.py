@@ -13,7 +13,9 @@ from gate.install import (
     CHROMIUM_PACKAGE,
     GENERATOR,
     LANGCHAIN,
+    LIBIDENT,
     MCP,
+    NGIRCD,
     OPENAI,
     OTLP,
     PROMTOOL,
@@ -126,6 +128,22 @@ def websocket_clients(tally, environment):
     else:
         tally.keys.pop(name, None)  # a part was left out, so the next time runs it again
     script(tally, name, command, environment)
+
+
+def adapter_example(tally, environment):
+    """The frames of an adapter, and the IRC example with a real ngIRCd, against a real daemon."""
+    name = "adapters, and the IRC example with ngIRCd"
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    ngircd, library = taken_out(*NGIRCD), taken_out(*LIBIDENT)
+    if ngircd is None:
+        tally.keys.pop(name, None)  # a part was left out, so the next time runs it again
+    else:
+        environment = {**environment, "NGIRCD": str(ngircd)}
+    if library:
+        environment = {**environment, "LD_LIBRARY_PATH": str(library.parent)}
+    if python := installed(tally, name, WEBSOCKETS, "websocket"):
+        script(tally, name, [str(python), str(ROOT / "tests" / "clients" / "adapter_example.py")], environment)
 
 
 def bot_example(tally, environment):
