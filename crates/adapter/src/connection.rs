@@ -53,7 +53,7 @@ pub(crate) async fn serve(mut socket: WebSocket, served: &Served) {
         Err(why) => why,
     };
     info!(channel = %served.channel(), why, "the connection of an adapter ended");
-    let reason = why.chars().take(100).collect::<String>().into();
+    let reason = why[..why.floor_char_boundary(120)].into(); // a close frame has room for 123 bytes
     let close = socket.send(Message::Close(Some(CloseFrame { code: 1000, reason })));
     let _ = timeout(Duration::from_secs(2), close).await; // an adapter that is gone is not waited for
 }

@@ -120,7 +120,7 @@ impl UnsureRule {
 
 const AMBIGUOUS: (OutboxState, Option<&str>) = (OutboxState::Ambiguous, Some("ambiguous"));
 
-/// The pause before another attempt, of which the platform may ask a day at most: later messages of the conversation wait too.
+/// The pause before another attempt. A platform may ask for a day at most: later messages of the conversation wait too.
 fn pause(asked: Option<Duration>, attempt: Attempt) -> Duration {
     asked.unwrap_or(attempt.backoff).min(PAUSE_MAX)
 }
