@@ -239,6 +239,21 @@ async fn a_token_is_kept_after_all_messages_before_it() {
 }
 
 #[tokio::test]
+async fn a_quoted_event_that_cannot_be_read_costs_the_quote_alone() {
+    let stage = Stage::new().await;
+    let deep = (0..500).fold(json!(1), |inner, _| Value::Array(vec![inner]));
+    let poison = json!({ "type": "m.room.message", "event_id": "$0", "sender": "@ann:s", "content": { "x": deep } });
+    let mut reply = event("$1", json!("one"));
+    reply["content"]["m.relates_to"] = json!({ "m.in_reply_to": { "event_id": "$0" } });
+    stage.server.on("/event/", [Reply::Json(200, poison)]);
+    stage.server.on("/sync", [first(), news("s2", &[reply])]);
+    let mut messages = stage.messages(&CancellationToken::new()).await;
+    let (text, envelope) = next(&mut messages).await;
+    assert_eq!(text, "one");
+    assert!(envelope.inbound.provenance.as_ref().is_some_and(|provenance| provenance.reply_to.is_none()));
+}
+
+#[tokio::test]
 async fn an_unknown_result_is_repeated_with_the_same_transaction() {
     let stage = Stage::new().await;
     let sent = Reply::Json(200, json!({ "event_id": "$e" }));

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiError, DEADLINE};
-use super::wire::{Event, Page, SyncAnswer};
+use super::wire::{Event, Page, RawEvent, SyncAnswer};
 
 /// How long the server holds a request for news. 25 s: below the idle limits of common proxies.
 const HOLD: Duration = Duration::from_secs(25);
@@ -66,11 +66,11 @@ impl Api {
         self.get(&in_room(room, &["messages"]), &query, DEADLINE).await
     }
 
-    /// An event; `None`: it is not there, or may not be read.
+    /// An event; `None`: it is not there, may not be read, or cannot be read.
     pub(crate) async fn event(&self, room: &str, id: &str) -> Result<Option<Event>, ApiError> {
-        let found: Result<Value, _> = self.get(&in_room(room, &["event", id]), &[], DEADLINE).await;
+        let found: Result<RawEvent, _> = self.get(&in_room(room, &["event", id]), &[], DEADLINE).await;
         match found {
-            Ok(event) => Ok(Event::of(event)),
+            Ok(raw) => Ok(Event::read(&raw)), // its content may be nested too deeply
             Err(ApiError::Refused { status: 400 | 403 | 404, .. }) => Ok(None),
             Err(error) => Err(error),
         }
