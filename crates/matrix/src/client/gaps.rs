@@ -32,8 +32,7 @@ impl Rooms {
         let mut events = Vec::new();
         for (room, invited) in rooms.invite.unwrap_or_default() {
             let state = read(invited.invite_state.and_then(|state| state.events));
-            let invitation = state.into_iter().find(|event| event.membership_of(&me) == Some("invite"));
-            events.extend(invitation.map(|event| (room, event)));
+            events.extend(invitation(state, &me).map(|event| (room, event)));
         }
         for (room, joined) in rooms.join.unwrap_or_default() {
             let Some((timeline, since)) = joined.timeline.zip(since) else { continue };
@@ -80,11 +79,45 @@ fn read(events: Option<Vec<RawEvent>>) -> Vec<Event> {
     events.unwrap_or_default().iter().filter_map(|raw| Event::read(raw)).collect()
 }
 
+/// The invitation in the state of its room. The inviting server writes that state, without signatures; the homeserver
+/// adds the invitation that it has checked at the end. `None`: another inviter is named beside that.
+fn invitation(state: Vec<Event>, me: &str) -> Option<Event> {
+    let mut invitations = state.into_iter().filter(|event| event.membership_of(me) == Some("invite"));
+    let last = invitations.next_back()?;
+    invitations.all(|event| event.sender == last.sender).then_some(last)
+}
+
 /// Whether Belay came into the room by this event: an invitation, or a join without one.
 fn is_entry(event: &Event, me: &str) -> bool {
     match event.membership_of(me) {
         Some("invite") => true,
         Some("join") => !matches!(event.membership_before.as_deref(), Some("join" | "invite")),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invite(sender: &str) -> Event {
+        let event = format!(
+            r#"{{"type":"m.room.member","sender":"{sender}","state_key":"@belay:s","content":{{"membership":"invite"}}}}"#
+        );
+        Event::of(serde_json::from_str(&event).expect("JSON")).expect("an event")
+    }
+
+    #[test]
+    fn an_invitation_with_a_forged_inviter_is_none() {
+        let (ann, eve) = (|| invite("@ann:s"), || invite("@eve:far"));
+        for (state, expected) in [
+            (vec![ann()], Some(ann())),
+            (vec![ann(), ann()], Some(ann())),
+            (vec![ann(), eve()], None),
+            (vec![eve(), ann()], None),
+            (vec![Event::default()], None),
+        ] {
+            assert_eq!(invitation(state, "@belay:s"), expected);
+        }
     }
 }
