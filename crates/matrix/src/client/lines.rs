@@ -53,8 +53,13 @@ struct Batch {
 }
 
 impl Lines {
-    /// Takes the news of one answer. `is_stop`: whether an event also acts at once.
-    pub(crate) fn admit(&mut self, token: String, events: Vec<(String, Event)>, is_stop: impl Fn(&Event) -> bool) {
+    /// Takes the news of one answer. `is_stop`: whether an event of a room also acts at once.
+    pub(crate) fn admit(
+        &mut self,
+        token: String,
+        events: Vec<(String, Event)>,
+        is_stop: impl Fn(&str, &Event) -> bool,
+    ) {
         let number = self.first + self.batches.len() as u64;
         self.batches.push_back(Batch { token, open: events.len(), has_events: !events.is_empty() });
         for (room, event) in events {
@@ -65,7 +70,7 @@ impl Lines {
                 self.ready.push_back(Item { room, event, hurry, batch });
                 continue;
             };
-            if is_stop(&event) {
+            if is_stop(&room, &event) {
                 line.hurry.cancel();
                 line.hurry = CancellationToken::new();
                 let (room, event, hurry) = (room.clone(), event.clone(), line.hurry.clone());
@@ -133,7 +138,7 @@ mod tests {
     #[test]
     fn rooms_have_their_order_and_a_token_waits_for_all_before_it() {
         let mut lines = Lines::default();
-        let is_stop = |event: &Event| event.id == "stop";
+        let is_stop = |_: &str, event: &Event| event.id == "stop";
         lines.admit("t1".into(), events(&[("!a", "1"), ("!b", "2"), ("!a", "3")]), is_stop);
         lines.admit("t2".into(), events(&[("!b", "4")]), is_stop);
         lines.admit("t3".into(), Vec::new(), is_stop);
@@ -157,7 +162,7 @@ mod tests {
     #[test]
     fn a_stop_passes_a_message_that_waits_and_follows_it_as_well() {
         let mut lines = Lines::default();
-        let is_stop = |event: &Event| event.id == "stop";
+        let is_stop = |_: &str, event: &Event| event.id == "stop";
         lines.admit("t1".into(), events(&[("!a", "1"), ("!a", "2")]), is_stop);
         let first = ids(&mut lines);
         lines.admit("t2".into(), events(&[("!a", "stop")]), is_stop);

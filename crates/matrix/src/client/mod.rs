@@ -1,9 +1,9 @@
 //! The channel.
 //!
 //! Reading order: `wire` (what the server sends) → `api`, `error`, `calls` (what it is asked) → `intake`, `inbound`
-//! (what an event says) → `room`, `membership`, `question`, `files` (what becomes of it) → `gaps`, `lines`, `settle`,
-//! `sync` (the order, and how far it was read) → `html`, `content`, `deliver`, `preview` (how an answer is sent) →
-//! `notes`.
+//! (what an event says) → `room`, `membership`, `question`, `files` (what becomes of it) → `gaps`, `urgent`,
+//! `lines`, `settle`, `sync` (the order, and how far it was read) → `html`, `content`, `deliver`, `preview` (how an
+//! answer is sent) → `notes`.
 
 mod api;
 mod calls;
@@ -23,6 +23,7 @@ mod question;
 mod room;
 mod settle;
 mod sync;
+mod urgent;
 mod wire;
 
 use std::sync::{Arc, LazyLock, PoisonError};

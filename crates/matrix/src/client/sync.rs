@@ -19,10 +19,10 @@ use tracing::{error, warn};
 
 use super::api::ApiError;
 use super::gaps::News;
-use super::intake;
 use super::lines::{Item, Lines, OPEN_MAX};
 use super::room::Rooms;
 use super::settle::{LATER, Pauses, Since, ask, settle};
+use super::urgent::acts_at_once;
 use crate::NAME;
 
 /// The pause after an answer without news: a server that does not hold requests is not asked without end.
@@ -108,8 +108,8 @@ impl Intake {
                 let me = self.rooms.me.get().cloned().unwrap_or_default();
                 events.retain(|(_, event)| event.sender != me.user || event.membership_of(&me.user) == Some("invite"));
                 self.since = Since::At(next.clone());
-                let commands = &self.rooms.parts.commands;
-                self.lines.admit(next, events, |event| intake::is_stop(&intake::text(event, &me, commands)));
+                let (people, commands) = (&self.rooms.people, &self.rooms.parts.commands);
+                self.lines.admit(next, events, |room, event| acts_at_once(people, &me, commands, room, event));
             }
             Err(error) => {
                 let pause = self.pauses.after(&error);
