@@ -13,6 +13,7 @@
 mod commands;
 pub mod config;
 mod leased;
+mod one_host;
 mod short_ids;
 pub mod stdin;
 #[cfg_attr(not(feature = "telegram"), path = "no_telegram.rs")]
@@ -23,9 +24,10 @@ pub use config::{
     Enabled, GroupAnswer, GroupOverrides, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode,
 };
 pub use leased::LeasedChannel;
+pub use one_host::on_one_host;
 pub use short_ids::with_short_id;
 pub use stdin::{Completions, Operators, StdinChannel};
-pub use telegram::{AllowLists, Telegram, TelegramParts, TelegramSecrets, bot_api_client};
+pub use telegram::{AllowLists, Telegram, TelegramParts, TelegramSecrets};
 #[cfg(feature = "telegram")]
 pub use telegram::{FirstContact, FirstContactError, Sender};
 pub use tool_rows::ToolRows;

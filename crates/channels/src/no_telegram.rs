@@ -13,7 +13,6 @@ use belay_protocol::{
     AccessDecision, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelPeople, DeliverError,
     InboundStream, MoveStore, Outbound, PairedPerson, SessionKey, StoreError,
 };
-use reqwest::ClientBuilder;
 use tokio_util::sync::CancellationToken;
 
 pub use self::parts::{TelegramParts, TelegramSecrets};
@@ -81,14 +80,6 @@ impl ChannelPeople for AllowLists {
     fn greeting(&self) -> Option<String> {
         None
     }
-}
-
-/// The client of other builds.
-///
-/// # Errors
-/// TLS cannot be set up.
-pub fn bot_api_client(builder: ClientBuilder) -> Result<reqwest::Client, reqwest::Error> {
-    builder.build()
 }
 
 /// The bot of other builds.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use reqwest::redirect::{Action, Attempt, Policy};
-use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode};
+use reqwest::{RequestBuilder, Response, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,9 +13,6 @@ use super::multipart::FormBody;
 
 /// Largest answer that is read. 16 MiB: far more than a batch of 100 updates.
 const ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
-
-/// Redirects of one request that are followed, all on the same host.
-const REDIRECTS_MAX: usize = 3;
 
 /// The delay assumed for a 429 without one.
 const DEFAULT_FLOOD_WAIT: Duration = Duration::from_secs(5);
@@ -184,20 +180,6 @@ async fn finished<R: DeserializeOwned>(request: RequestBuilder) -> Result<R, Api
         Err(detail) if status.is_success() => Err(ApiError::NoAnswer(detail)),
         Err(_) => judge(status, retry_after, b""), // the status alone is enough
     }
-}
-
-/// A client for the Bot API. The caller sets the time to connect. It follows no redirect to another host, and tells no
-/// server the address that it came from, because the address contains the token.
-///
-/// # Errors
-/// TLS cannot be set up.
-pub fn bot_api_client(builder: ClientBuilder) -> Result<reqwest::Client, reqwest::Error> {
-    builder.referer(false).redirect(Policy::custom(stay_on_host)).build()
-}
-
-fn stay_on_host(attempt: Attempt<'_>) -> Action {
-    let same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-    if same && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
 }
 
 /// The address of a file. Bot API: `https://api.telegram.org/file/bot<token>/<file_path>`.

@@ -66,7 +66,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::api::BotApi;
-pub use self::api::bot_api_client;
 use self::arrivals::{Arrival, Arrivals};
 use self::conversation::Conversation;
 use self::fetch::Fetcher;
@@ -120,8 +119,8 @@ impl Telegram {
         text.parse::<Conversation>().is_ok_and(|conversation| conversation.to_string() == text)
     }
 
-    /// Creates a bot without calling Telegram. `http` is a [`bot_api_client`] with a connect timeout, and without an idle
-    /// timeout below 40 s, because polling waits that long. All other limits are set here, per call. `intake` takes the
+    /// Creates a bot without calling Telegram. `http` stays [`on_one_host`](crate::on_one_host), with a connect timeout,
+    /// and without an idle timeout below 40 s, because polling waits that long. All other limits are set here, per call. `intake` takes the
     /// files of messages.
     ///
     /// # Errors

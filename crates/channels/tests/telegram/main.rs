@@ -23,7 +23,7 @@ mod webhook;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_channels::{AllowLists, Telegram, TelegramConfig, TelegramParts, TelegramSecrets, bot_api_client};
+use belay_channels::{AllowLists, Telegram, TelegramConfig, TelegramParts, TelegramSecrets, on_one_host};
 use belay_protocol::{
     Accepted, Ack, AckSender, AttachmentIntake, Envelope, InboundStream, MoveStore, NoAttachments, RunId, SessionKey,
     UncheckedTexts, UnixMillis,
@@ -40,7 +40,7 @@ const SECRET: &str = "the-webhook-secret";
 
 fn http() -> reqwest::Client {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
-    bot_api_client(reqwest::Client::builder().no_proxy()).unwrap()
+    on_one_host(reqwest::Client::builder().no_proxy()).build().unwrap()
 }
 
 fn config(api_base: &str) -> TelegramConfig {

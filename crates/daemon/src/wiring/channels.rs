@@ -7,7 +7,7 @@ use belay_agent::submission::{self, menu};
 use belay_agent::{Pairing, StorePorts};
 use belay_channels::{
     AllowLists, LeasedChannel, Operators, StdinChannel, StdinConfig, Telegram, TelegramParts, TelegramSecrets,
-    bot_api_client,
+    on_one_host,
 };
 use belay_cli::completion::Completion;
 use belay_matrix::{MatrixParts, MatrixPeople, MatrixSecrets};
@@ -144,11 +144,12 @@ pub(super) async fn pairing(
     pairing.map(|pairing| Some(Arc::new(pairing))).map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))
 }
 
-/// A client for a message platform at this address.
-fn platform_client(address: &str) -> reqwest::ClientBuilder {
+/// A client for a message platform at this address. It stays on that host.
+fn platform_client(address: &str) -> Result<reqwest::Client, Failure> {
     let is_plain = is_plain_loopback(address);
     let builder = if is_plain { plain_client().no_proxy() } else { reqwest::Client::builder() };
-    builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true)
+    let client = on_one_host(builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true)).build();
+    client.map_err(|error| Failure::new(Exit::Internal, words(&error)))
 }
 
 /// The channel Matrix, if it has a token.
@@ -163,8 +164,7 @@ pub(super) fn matrix(
     let PlatformServices { attachments, texts, moves, blobs } = services.clone();
     let parts = MatrixParts { people, commands: menu(), attachments, blobs, texts, moves, cursors };
     let config = &settings.channels.matrix;
-    let http = platform_client(config.homeserver.as_deref().unwrap_or_default()).build();
-    let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
+    let http = platform_client(config.homeserver.as_deref().unwrap_or_default())?;
     belay_matrix::open(config, secrets, http, parts).map(Some).map_err(|error| Failure::new(Exit::Refused, error))
 }
 
@@ -177,8 +177,7 @@ pub(super) fn telegram(
     services: PlatformServices,
 ) -> Result<Option<Telegram>, Failure> {
     let Some(secrets) = secrets else { return Ok(None) };
-    let http = bot_api_client(platform_client(&settings.channels.telegram.api_base));
-    let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
+    let http = platform_client(&settings.channels.telegram.api_base)?;
     let codes = pairing.map(|pairing| pairing as Arc<dyn PairingCodes>);
     let PlatformServices { attachments, texts, moves, blobs } = services;
     let parts = TelegramParts { lists: lists.clone(), codes, commands: menu(), attachments, texts, moves };
