@@ -293,3 +293,15 @@ async fn an_answer_follows_a_room_that_was_replaced() {
     assert_eq!((moves[0].from.as_str(), moves[0].to.as_str()), ("!r:s", "!new"));
     assert_eq!(stage.channel.admission().unwrap().session_of("!new"), Some("matrix:!r:s".into()));
 }
+
+#[tokio::test]
+async fn nothing_is_sent_to_a_room_that_others_have_joined() {
+    let stage = Stage::new().await;
+    stage.server.replies.lock().unwrap().remove("joined_members");
+    stage
+        .server
+        .on("joined_members", [Reply::Json(200, json!({ "joined": { "@belay:s": {}, "@ann:s": {}, "@eve:s": {} } }))]);
+    let refused = stage.channel.deliver(&outbound("a secret")).await;
+    assert!(matches!(refused, Err(DeliverError::Refused { .. })), "{refused:?}");
+    assert!(stage.server.seen("/send/").is_empty());
+}

@@ -91,7 +91,7 @@ pub(crate) fn failed(error: &ApiError, pieces_sent: u32) -> DeliverError {
             let remedy = "Belay is not in the room, or may not write there: invite it again, or give it the right";
             DeliverError::Refused { detail: format!("{remedy} ({detail})") }
         }
-        ApiError::Refused { .. } => DeliverError::Refused { detail },
+        ApiError::Refused { .. } | ApiError::Crowded => DeliverError::Refused { detail },
     }
 }
 

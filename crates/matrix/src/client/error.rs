@@ -20,9 +20,12 @@ pub(crate) enum ApiError {
     /// Too many requests: nothing has happened.
     #[error("too many requests, wait {} ms", .0.as_millis())]
     Limited(Duration),
-    /// The server failed.
+    /// The server failed, or a proxy before it answered with this status.
     #[error("server error {0}")]
     Server(u16),
+    /// The room has several people and is not listed: nothing was sent.
+    #[error("the room has several people and is not in channels.matrix.rooms")]
+    Crowded,
     /// The server refused the request.
     #[error("refused with {status} {code}: {words}")]
     Refused {

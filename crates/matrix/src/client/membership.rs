@@ -78,6 +78,19 @@ impl Rooms {
         Ok(is_crowded)
     }
 
+    /// Checks that a room may be written to: nothing is known about it after a start, and others may have joined it.
+    async fn check_crowd(&self, room: &str) -> Result<(), ApiError> {
+        if self.people.is_listed(room) {
+            return Ok(());
+        }
+        match self.is_crowded(room).await {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(ApiError::Crowded),
+            Err(error @ (ApiError::NoAnswer(_) | ApiError::Server(_))) => Err(ApiError::NotSent(error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Follows a room that was replaced.
     ///
     /// # Errors
@@ -102,6 +115,7 @@ impl Rooms {
         content: &Value,
     ) -> Result<(String, String), ApiError> {
         let room = self.people.current(conversation);
+        self.check_crowd(&room).await?;
         let refused = match self.api.put_event(&room, kind, transaction, content).await {
             Ok(event) => return Ok((room, event)),
             Err(error) if error.is(403) => error,
@@ -115,6 +129,7 @@ impl Rooms {
         if current == room {
             return Err(ApiError::NotSent(format!("Belay is not in {next} yet, which has replaced the room")));
         }
+        self.check_crowd(&current).await?;
         let event = self.api.put_event(&current, kind, transaction, content).await?;
         Ok((current, event))
     }
