@@ -4,6 +4,7 @@
 //! A listed room may have several people. Every other room is served while it has one person beside Belay.
 
 mod access;
+mod crowd;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +14,6 @@ use belay_protocol::{MoveStore, MovedConversation, StoreError};
 
 use crate::NAME;
 use crate::config::{MatrixConfig, is_room};
-
-/// Rooms whose number of people is remembered. Beyond that, all of them are asked for again.
-const COUNTED_MAX: usize = 4096;
 
 /// The people and rooms of the settings, and what is known about rooms. Clones share it. The lock is held for a few
 /// instructions and never across an await.
@@ -29,6 +27,8 @@ struct State {
     rooms: HashSet<String>,
     /// Whether rooms that are not listed have more than one person beside Belay, as far as it is known.
     crowded: HashMap<String, bool>,
+    /// How often people may have come or gone.
+    changes: u64,
     /// The room that has replaced a room, and the reverse.
     next: HashMap<String, String>,
     previous: HashMap<String, String>,
@@ -120,24 +120,6 @@ impl MatrixPeople {
     /// Whether the settings list the room, under any of its ids.
     pub(crate) fn is_listed(&self, room: &str) -> bool {
         self.state().is_listed(room)
-    }
-
-    /// Whether a room that is not listed has more than one person beside Belay; `None`: it is not known.
-    pub(crate) fn is_crowded(&self, room: &str) -> Option<bool> {
-        self.state().crowded.get(room).copied()
-    }
-
-    /// Notes that; `None`: people have come or gone.
-    pub(crate) fn note_crowded(&self, room: &str, is_crowded: Option<bool>) {
-        let mut state = self.state();
-        let Some(is_crowded) = is_crowded else {
-            state.crowded.remove(room);
-            return;
-        };
-        if state.crowded.len() >= COUNTED_MAX {
-            state.crowded.clear();
-        }
-        state.crowded.insert(room.to_owned(), is_crowded);
     }
 
     /// The room that stands for this one now.

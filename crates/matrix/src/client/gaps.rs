@@ -36,12 +36,15 @@ impl Rooms {
         }
         for (room, joined) in rooms.join.unwrap_or_default() {
             let Some((timeline, since)) = joined.timeline.zip(since) else { continue };
+            if timeline.limited.unwrap_or_default() {
+                self.people.note_change(&room); // the gap may have members
+            }
             let whole = self.whole(&room, timeline, since, &me).await?;
             events.extend(whole.into_iter().map(|event| (room.clone(), event)));
         }
         for room in rooms.leave.unwrap_or_default().into_keys() {
             info!(room, "Belay is not in this room any more");
-            self.people.note_crowded(&room, None);
+            self.people.note_change(&room);
         }
         events.retain(|(room, _)| is_room(room));
         Ok(News { next: answer.next_batch, events, is_first: since.is_none() })

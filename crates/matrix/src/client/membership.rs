@@ -73,8 +73,9 @@ impl Rooms {
         if let Some(is_crowded) = self.people.is_crowded(room) {
             return Ok(is_crowded);
         }
+        let changes = self.people.changes();
         let is_crowded = self.api.members(room).await? > PAIR;
-        self.people.note_crowded(room, Some(is_crowded));
+        self.people.note_crowded(room, is_crowded, changes);
         Ok(is_crowded)
     }
 

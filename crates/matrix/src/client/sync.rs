@@ -99,7 +99,7 @@ impl Intake {
                 self.rooms.set_trouble(None);
                 for (room, event) in &events {
                     if event.kind == "m.room.member" {
-                        self.rooms.people.note_crowded(room, None); // somebody has come or gone
+                        self.rooms.people.note_change(room); // somebody has come or gone
                     }
                 }
                 if is_first {

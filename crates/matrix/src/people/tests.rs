@@ -17,8 +17,8 @@ fn moved(from: &str, to: &str) -> MovedConversation {
 #[test]
 fn the_lists_decide_and_a_third_person_ends_a_room_for_two() {
     let people = people();
-    people.note_crowded("!three", Some(true));
-    people.note_crowded("!two", Some(false));
+    people.note_crowded("!three", true, 0);
+    people.note_crowded("!two", false, 0);
     for (user, room, may) in [
         ("@ann:s", None, true),
         ("@root:s", Some("!club"), true),
@@ -46,4 +46,15 @@ fn a_replaced_room_keeps_its_session_and_its_place_on_the_list() {
         assert!(people.is_listed(room) && people.serves(room), "{room}");
         assert_eq!(people.session_of(room), Some("matrix:!club".into()), "{room}");
     }
+}
+
+#[test]
+fn a_count_during_which_somebody_joined_is_not_kept() {
+    let people = people();
+    let changes = people.changes();
+    people.note_change("!two");
+    people.note_crowded("!two", false, changes);
+    assert_eq!(people.is_crowded("!two"), None);
+    people.note_crowded("!two", true, people.changes());
+    assert_eq!(people.is_crowded("!two"), Some(true));
 }
