@@ -8,6 +8,9 @@ use serde::Deserialize;
 /// The delay assumed for a 429 without one.
 const DEFAULT_LIMIT_WAIT: Duration = Duration::from_secs(5);
 
+/// Longest delay that a server may ask for.
+const LIMIT_WAIT_MAX: Duration = Duration::from_secs(3600);
+
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
@@ -64,12 +67,17 @@ pub(crate) fn failed(status: StatusCode, retry_after: Option<u64>, failure: Fail
     match status.as_u16() {
         429 => {
             let told = failure.retry_after_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
-            ApiError::Limited(told.or(retry_after.map(Duration::from_secs)).unwrap_or(DEFAULT_LIMIT_WAIT))
+            let wait = told.or(retry_after.map(Duration::from_secs)).unwrap_or(DEFAULT_LIMIT_WAIT);
+            ApiError::Limited(wait.min(LIMIT_WAIT_MAX))
         }
         status @ 500.. => ApiError::Server(status),
+        // A refusal of the homeserver has a code. One of a proxy says nothing about the event; a size stays too large.
+        status if failure.errcode.is_none() && !matches!(status, 401 | 413) => ApiError::Server(status),
         status => {
-            let words = belay_text::escaped_line(&failure.error.unwrap_or_default()).chars().take(300).collect();
-            ApiError::Refused { status, code: failure.errcode.unwrap_or_default(), words }
+            let line = |text: Option<String>, max| {
+                belay_text::escaped_line(&text.unwrap_or_default()).chars().take(max).collect::<String>()
+            };
+            ApiError::Refused { status, code: line(failure.errcode, 64), words: line(failure.error, 300) }
         }
     }
 }
@@ -86,4 +94,24 @@ pub(crate) fn words(error: reqwest::Error) -> String {
     let error = error.without_url();
     let causes = std::iter::successors(std::error::Error::source(&error), |error| error.source());
     std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, retry_after: Option<u64>, errcode: Option<String>) -> ApiError {
+        let failure = Failure { errcode, ..Failure::default() };
+        failed(StatusCode::from_u16(status).expect("a status"), retry_after, failure)
+    }
+
+    #[test]
+    fn an_answer_of_a_proxy_is_no_refusal_and_no_server_chooses_long_delays_or_lines() {
+        assert!(matches!(of(400, None, None), ApiError::Server(400)));
+        assert!(of(401, None, None).is_auth());
+        assert!(of(400, None, Some("M_UNKNOWN".into())).is(400));
+        assert!(matches!(of(429, Some(u64::MAX), None), ApiError::Limited(LIMIT_WAIT_MAX)));
+        let ApiError::Refused { code, .. } = of(400, None, Some("x\n".repeat(1000))) else { panic!("refused") };
+        assert!(code.len() == 64 && !code.contains('\n'), "{code}");
+    }
 }
