@@ -102,11 +102,11 @@ impl Intake {
                         self.rooms.people.note_change(room); // somebody has come or gone
                     }
                 }
-                if is_first {
-                    self.reached = Some(next.clone()); // no earlier message is ever answered
-                }
                 let me = self.rooms.me.get().cloned().unwrap_or_default();
                 events.retain(|(_, event)| event.sender != me.user || event.membership_of(&me.user) == Some("invite"));
+                if is_first && events.is_empty() {
+                    self.reached = Some(next.clone()); // no earlier message is ever answered
+                } // else the token is kept after the open invitations, which come with the first answer alone
                 self.since = Since::At(next.clone());
                 let (people, commands) = (&self.rooms.people, &self.rooms.parts.commands);
                 self.lines.admit(next, events, |room, event| acts_at_once(people, &me, commands, room, event));
