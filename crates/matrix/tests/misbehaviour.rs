@@ -305,3 +305,22 @@ async fn nothing_is_sent_to_a_room_that_others_have_joined() {
     assert!(matches!(refused, Err(DeliverError::Refused { .. })), "{refused:?}");
     assert!(stage.server.seen("/send/").is_empty());
 }
+
+#[tokio::test]
+async fn the_first_token_is_kept_after_the_open_invitations() {
+    let stage = Stage::new().await;
+    let invite = json!({
+        "type": "m.room.member", "sender": "@ann:s", "state_key": "@belay:s", "content": { "membership": "invite" }
+    });
+    let invited = json!({ "!new:s": { "invite_state": { "events": [invite] } } });
+    stage.server.on("/sync", [Reply::Json(200, json!({ "next_batch": "s1", "rooms": { "invite": invited } }))]);
+    stage.server.on("/join/", [Reply::Json(502, json!(null)), Reply::Json(200, json!({ "room_id": "!new:s" }))]);
+    let mut messages = stage.messages(&CancellationToken::new()).await;
+    let kept = async {
+        while stage.cursor().is_none() {
+            assert!(timeout(Duration::from_millis(100), messages.next()).await.is_err());
+        }
+    };
+    timeout(LONG, kept).await.expect("it is kept");
+    assert_eq!(stage.server.seen("/join/").len(), 2);
+}

@@ -5,7 +5,7 @@ use super::MatrixPeople;
 /// Rooms whose number of people is remembered. Beyond that, all of them are asked for again.
 const COUNTED_MAX: usize = 4096;
 
-#[cfg_attr(not(feature = "client"), expect(dead_code, reason = "a build without the channel"))]
+#[cfg_attr(not(any(test, feature = "client")), expect(dead_code, reason = "a build without the channel"))]
 impl MatrixPeople {
     /// Whether a room that is not listed has more than one person beside Belay; `None`: it is not known.
     pub(crate) fn is_crowded(&self, room: &str) -> Option<bool> {
