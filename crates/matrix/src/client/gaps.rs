@@ -52,17 +52,19 @@ impl Rooms {
 
     /// The events of a room since a token, from the invitation on if Belay has joined it meanwhile.
     async fn whole(&self, room: &str, timeline: Timeline, since: &str, me: &str) -> Result<Vec<Event>, ApiError> {
-        let mut events = read(timeline.events);
+        let mut seen = timeline.events.as_ref().map_or(0, Vec::len);
+        let mut events = self.wanted(timeline.events, me);
         events.reverse();
         let mut from = timeline.prev_batch.filter(|_| timeline.limited.unwrap_or_default());
         while let Some(at) = from.take().filter(|_| !events.iter().any(|event| is_entry(event, me))) {
-            if events.len() >= GAP_MAX {
+            if seen >= GAP_MAX {
                 warn!(room, "there were more than {GAP_MAX} events in a room; older ones are passed over");
                 break;
             }
             match self.api.page(room, &at, since).await {
                 Ok(page) => {
-                    events.extend(read(page.chunk));
+                    seen += page.chunk.as_ref().map_or(0, Vec::len);
+                    events.extend(self.wanted(page.chunk, me));
                     from = page.end.filter(|end| *end != at);
                 }
                 Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
@@ -75,6 +77,16 @@ impl Rooms {
         events.truncate(entry);
         events.reverse();
         Ok(events)
+    }
+
+    /// The events that may be read later: those of strangers, up to 64 KiB each, are not held in memory.
+    fn wanted(&self, events: Option<Vec<RawEvent>>, me: &str) -> Vec<Event> {
+        let mut events = read(events);
+        events.retain(|event| match event.kind.as_str() {
+            "m.room.member" | "m.room.tombstone" => true,
+            _ => event.sender != me && self.admits(&event.sender),
+        });
+        events
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::PoisonError;
 
+use tracing::info;
+
 use super::room::Rooms;
 
 /// Lines of the log that are written once. Beyond that, they are written again.
@@ -18,6 +20,15 @@ impl Rooms {
             drop(noted);
             write();
         }
+    }
+
+    /// Whether a user may talk to Belay. A stranger is noted.
+    pub(crate) fn admits(&self, user: &str) -> bool {
+        let is_admitted = self.people.role(user).is_some();
+        if !is_admitted {
+            self.note_once(user, || info!(user, "a message of somebody not in channels.matrix.allow was dropped"));
+        }
+        is_admitted
     }
 
     /// Notes why no messages arrive; `None`: they do.
