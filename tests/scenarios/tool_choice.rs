@@ -26,7 +26,7 @@ struct Case {
 }
 
 fn cases() -> Result<Vec<Case>> {
-    let read = |line| serde_json::from_str(line).with_context(|| format!("{line}"));
+    let read = |line: &str| serde_json::from_str(line).with_context(|| line.to_owned());
     include_str!("../toolchoice/requests.jsonl").lines().map(read).collect()
 }
 

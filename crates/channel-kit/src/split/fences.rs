@@ -61,10 +61,10 @@ pub(super) fn structure(markdown: &str) -> (Vec<Block>, Vec<usize>, Vec<Range<us
                 blocks.push(Block { range, mark });
             }
             Event::Start(Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::Link { .. } | Tag::Image { .. })
-            | Event::Code(_) => {
-                if spans.last().is_none_or(|last| last.end <= range.start) {
-                    spans.push(range); // the outermost one
-                }
+            | Event::Code(_)
+                if spans.last().is_none_or(|last| last.end <= range.start) =>
+            {
+                spans.push(range); // the outermost one
             }
             Event::Start(
                 Tag::Paragraph | Tag::Heading { .. } | Tag::BlockQuote(_) | Tag::Item | Tag::Table(_) | Tag::HtmlBlock,

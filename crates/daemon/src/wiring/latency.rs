@@ -59,7 +59,7 @@ impl Day {
         let last = Snapshot { at: Instant::now(), buckets: read(text) };
         let ends: Vec<_> = self.0.iter().skip(1).chain([&last]).collect();
         let of = |(index, (kind, _)): (usize, &(&'static str, &str))| Latency {
-            kind: *kind,
+            kind,
             periods: self.0.iter().zip(&ends).filter_map(|(begin, end)| period(begin, end, index, now)).collect(),
         };
         KINDS.iter().enumerate().map(of).collect()

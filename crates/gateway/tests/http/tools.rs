@@ -10,7 +10,8 @@ const TOOLS: &str = "/api/v1/tools";
 async fn tools_are_listed_and_switched() {
     let harness = Harness::open().await;
     let off = json!({
-        "name": "web_search", "description": "Searches.", "state": "off", "failures": 0, "runs": 0, "detail": "it failed",
+        "name": "web_search", "description": "Searches.", "state": "off", "calls": 0, "failed": 0, "failures": 0, "runs": 0,
+        "detail": "it failed",
     });
     assert_eq!(harness.get(TOOLS).await, (200, json!({ "tools": [off] })));
     let path = format!("{TOOLS}/web_search");

@@ -4,14 +4,13 @@
 //! recognises the messages that it has by their event ids. While messages wait, news are asked for all the same, so
 //! that a later `/stop` arrives.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{Cursor, Envelope};
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt, future::OptionFuture};
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -36,13 +35,13 @@ pub(crate) struct Intake {
     rooms: Arc<Rooms>,
     stop: CancellationToken,
     since: Since,
-    request: Option<Pin<Box<dyn Future<Output = Result<News, ApiError>> + Send>>>,
+    request: Option<BoxFuture<'static, Result<News, ApiError>>>,
     paused_until: Instant,
     pauses: Pauses,
     lines: Lines,
     /// A token that is to be kept.
     reached: Option<String>,
-    open: FuturesUnordered<Pin<Box<dyn Future<Output = Item> + Send>>>,
+    open: FuturesUnordered<BoxFuture<'static, Item>>,
     offers: (mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>),
 }
 
