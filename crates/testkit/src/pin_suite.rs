@@ -31,8 +31,11 @@ pub async fn changes_of_many_at_once_are_all_kept(stores: Vec<Arc<dyn PinStore>>
             loop {
                 let before = store.pins().await.expect("readable");
                 let after = format!("{}{n},", before.as_deref().unwrap_or_default());
-                if store.replace_pins(before.as_deref(), &after).await.expect("written") {
-                    break;
+                match store.replace_pins(before.as_deref(), &after).await {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    // On a busy machine the others may hold a file for longer than a writer waits.
+                    Err(error) => assert!(error.to_string().contains("try again"), "{error}"),
                 }
             }
         });
