@@ -20,6 +20,7 @@ mod completions;
 #[cfg_attr(not(feature = "console"), path = "no_console.rs")]
 mod console;
 mod launch;
+mod platform_people;
 mod reload;
 mod routine_times;
 mod run;

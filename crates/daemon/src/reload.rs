@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::wiring::PlatformPeople;
+use crate::platform_people::PlatformPeople;
 
 /// The sources of the settings, and the settings in force.
 pub(crate) struct Source {

@@ -46,15 +46,15 @@ use belay_settings::stop_rules;
 use belay_settings::{Loaded, Settings, SettingsArgs, refuse_own_files, refused, workspace_of};
 use belay_telemetry::LogQueue;
 use belay_trajectory::import::from_messages;
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use adapters::Adapters;
 use background::Background;
-pub(crate) use channels::PlatformPeople;
 use channels::{
-    PlatformServices, absent, callback_client, leased, leased_channels, matrix, on_node, pairing, stdin, telegram,
+    PlatformServices, absent, callback_client, leased_channels, matrix, pairing, platforms, stdin, telegram,
 };
 use exporters::Exporters;
 use machine::Machine;
@@ -64,6 +64,7 @@ pub(crate) use running::{Running, drain_limit};
 pub(crate) use starting::Starting;
 use workers::Workers;
 
+use crate::platform_people::PlatformPeople;
 use crate::reload::{Reload, Reloadable, Source};
 use crate::routine_times::Times;
 
@@ -143,29 +144,26 @@ pub(crate) async fn build(
             exporters,
             reloadable,
             keeper,
-        }) => {
-            let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts {
-                agent,
-                gateway,
-                store,
-                stdin,
-                programs,
-                hooks,
-                workers,
-                janitor,
-                backups,
-                adapters,
-                recorder,
-                figures,
-                exporters,
-                model,
-                notice,
-                reloadable,
-                ready,
-                keeper,
-            })
-        }
+        }) => Ok(Parts {
+            model: agent.model.info().clone(),
+            ready: agent.ready.subscribe(),
+            agent,
+            gateway,
+            store,
+            stdin,
+            programs,
+            hooks,
+            workers,
+            janitor,
+            backups,
+            adapters,
+            recorder,
+            figures,
+            exporters,
+            notice,
+            reloadable,
+            keeper,
+        }),
         Err(NotStarted::Failed(failure)) => {
             store.close().await;
             Err(failure.into())
@@ -222,8 +220,7 @@ async fn assemble(
     let pairing = pairing(settings, &people.telegram, &ports, clock.clone()).await?;
     let texts = OwnTexts::new(hooks.bound(), clock.clone());
     let texts = Arc::new(texts.map_err(|error| agent_failure(&error))?);
-    let blobs = ports.blobs.clone();
-    let services = PlatformServices { attachments: attachments.clone(), texts, moves: store.moves(), blobs };
+    let services = PlatformServices::new(attachments.clone(), texts, store.moves(), ports.blobs.clone());
     let matrix = matrix(settings, secrets.matrix, people.matrix.clone(), &services, store.cursors())?;
     let telegram = telegram(settings, secrets.telegram, &people.telegram, pairing.clone(), services)?;
     let adapters = Adapters::new(settings, secrets.adapters, &store.cursors())?;
@@ -294,9 +291,7 @@ async fn assemble(
     }];
     let stdin = stdin(settings, env, paths, ports.clone()).map(Arc::new);
     channels.extend(stdin.clone().map(|stdin| stdin as Arc<dyn Channel>));
-    channels.extend(telegram.map(|telegram| on_node(telegram, held.as_ref())));
-    channels.extend(adapters.channels());
-    channels.extend(matrix.map(|matrix| leased(matrix, held.as_ref())));
+    channels.extend(platforms(telegram, matrix, held.as_ref()).chain(adapters.channels()));
     channels.extend(webhook_secret.zip(callbacks.clone()).map(|(secret, client)| {
         Arc::new(CallbackChannel::new(secret, client, clock.clone(), links)) as Arc<dyn Channel>
     }));
@@ -403,22 +398,14 @@ impl Parts {
             backups.work(stop).await;
             Ended::Backups
         });
-        let serving = self.adapters.serve(gateway_stop.clone());
-        tasks.spawn(async move {
-            serving.await;
-            Ended::Connections
-        });
+        tasks.spawn(self.adapters.serve(gateway_stop.clone()).map(|()| Ended::Connections));
         let (recorder, stop) = (self.recorder, gateway_stop.clone());
         tasks.spawn(async move {
             recorder.upkeep(stop).await;
             Ended::Recorder
         });
         self.exporters.start(&mut tasks, gauges, self.figures, &gateway_stop);
-        let keeping = self.programs.keep(self.ready.clone(), gateway_stop.clone());
-        tasks.spawn(async move {
-            keeping.await;
-            Ended::Connections
-        });
+        tasks.spawn(self.programs.keep(self.ready.clone(), gateway_stop.clone()).map(|()| Ended::Connections));
 
         if let Some((node, keeper)) = self.store.node().zip(self.keeper) {
             let (stop, sweep, draining) =

@@ -68,7 +68,7 @@ impl MatrixConfig {
         }
         for id in self.rooms.iter().filter(|id| !is_room(id)) {
             let how = "the id of a room begins with !; it is in the room's settings, and the log shows it";
-            problem("rooms", format!("{id:?} is no room: {how}"));
+            problem("rooms", format!("{id:?} is not the id of a room: {how}"));
         }
         problems
     }

@@ -266,7 +266,7 @@ mod tests {
             let fewer = finder(own()).changed(|tool| (!names.contains(&&*tool.spec().name)).then(|| tool.clone()));
             redeclared(&fewer).get(FIND_TOOLS).map(|finder| finder.spec().description.clone())
         };
-        let left = "Brings in more tools for your next step: create_job, routine.";
+        let left = "Brings in tools for your next step: create_job, routine (reminders).";
         assert_eq!(without(&["forget"]).as_deref(), Some(left));
         assert_eq!(without(&["forget", "create_job", "routine"]), None);
     }

@@ -365,7 +365,7 @@ async fn hooks_say_once_who_the_model_is_and_it_holds_over_a_question_and_a_rest
     let mut agent = setup.start().await;
     agent.one.ask("alice", "ring").await;
     let first = agent.model.seen()[0].prompt.clone();
-    assert!(first.starts_with("You are Belay") && first.contains("You are a pirate. Say arr.\n\nYou can call tools."));
+    assert!(first.starts_with("You are Belay") && first.contains("You are a pirate. Say arr.\n\nCall tools instead"));
     assert_eq!(book.told(HookPoint::BeforeAgentStart)[0]["message"], "ring");
     agent.crash().await;
 

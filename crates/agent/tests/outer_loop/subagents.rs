@@ -554,7 +554,11 @@ async fn a_restart_does_not_give_the_tree_its_caps_anew() {
     let next = setup.next_boot(ScriptedModel::new([spawn(json!({"task": "y"})), answer("alone then")]));
     let mut agent = next.start().await;
     assert_eq!(agent.one.next().await, "alone then");
-    assert!(saw(&agent.model, 2)[4].contains("max_total"), "{:?}", saw(&agent.model, 2));
+    assert!(
+        saw(&agent.model, 2)[4].contains("1 subagents have been started for this request"),
+        "{:?}",
+        saw(&agent.model, 2)
+    );
     agent.shut_down().await;
 }
 

@@ -358,7 +358,11 @@ async fn caps_of_the_tree_and_of_the_settings_hold_for_workers_too() {
     let said: &'static [u8] = br#"{"end":"completed","reply":"ok"}"#;
     let played = play(Deed::Say(said), script, |setup, _| setup.config.subagents.max_total = 1).await;
     assert_eq!(played.endings().await, [(Termination::Goal, StopReason::FinalText, 0)]);
-    assert!(saw(&played.setup.model, 2)[3].contains("max_total"), "{:?}", saw(&played.setup.model, 2));
+    assert!(
+        saw(&played.setup.model, 2)[3].contains("1 subagents have been started for this request"),
+        "{:?}",
+        saw(&played.setup.model, 2)
+    );
     assert_eq!(played.seen.lock().unwrap_or_else(PoisonError::into_inner).0, 1);
     played.agent.shut_down().await;
 }

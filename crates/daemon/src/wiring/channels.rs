@@ -19,13 +19,14 @@ use belay_program::paths::Paths;
 use belay_protocol::callback::{CALLBACK_CHANNEL, CallbackClient};
 use belay_protocol::{
     AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelId, ChannelPeople, Clock, Cursors, HeldLeases,
-    LeasedWork, MoveStore, PairingCodes, StoreError, TextChecker,
+    LeasedWork, MoveStore, PairingCodes, TextChecker,
 };
 use belay_run::DisabledChannels;
-use belay_settings::{ChannelsConfig, Settings};
+use belay_settings::Settings;
 use belay_tools::web::CallbackPoster;
 
 use super::completion::StoreLists;
+use crate::platform_people::PlatformPeople;
 
 /// Longest time to connect to a message platform.
 const PLATFORM_CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -42,30 +43,6 @@ pub(super) fn callback_client(
     Ok(Some(Arc::new(client)))
 }
 
-/// The people who may talk to Belay, by platform. They are known while a channel is off too.
-#[derive(Clone)]
-pub(crate) struct PlatformPeople {
-    pub(super) telegram: AllowLists,
-    pub(super) matrix: MatrixPeople,
-}
-
-impl PlatformPeople {
-    /// The people of these settings, and the stored moves of their groups.
-    pub(super) async fn load(channels: &ChannelsConfig, moves: &dyn MoveStore) -> Result<Self, Failure> {
-        let people = Self { telegram: AllowLists::of(&channels.telegram), matrix: MatrixPeople::of(&channels.matrix) };
-        let out_of_reach = |error: StoreError| Failure::new(Exit::OutOfReach, words(&error));
-        people.telegram.load_moves(moves).await.map_err(out_of_reach)?;
-        people.matrix.load_moves(moves).await.map_err(out_of_reach)?;
-        Ok(people)
-    }
-
-    /// Replaces what comes from the settings.
-    pub(crate) fn replace(&self, channels: &ChannelsConfig) {
-        self.telegram.replace(&channels.telegram);
-        self.matrix.replace(&channels.matrix);
-    }
-}
-
 /// What the channels of message platforms use.
 #[derive(Clone)]
 pub(super) struct PlatformServices {
@@ -75,6 +52,17 @@ pub(super) struct PlatformServices {
     pub(super) blobs: Arc<dyn BlobStore>,
 }
 
+impl PlatformServices {
+    pub(super) fn new(
+        attachments: Arc<dyn AttachmentIntake>,
+        texts: Arc<dyn TextChecker>,
+        moves: Arc<dyn MoveStore>,
+        blobs: Arc<dyn BlobStore>,
+    ) -> Self {
+        Self { attachments, texts, moves, blobs }
+    }
+}
+
 /// The channels of which one node of a cluster takes or sends messages at a time.
 pub(super) fn leased_channels(telegram: bool, matrix: bool) -> Vec<LeasedWork> {
     let names = ["http", CALLBACK_CHANNEL].into_iter().chain(telegram.then_some("telegram"));
@@ -82,7 +70,7 @@ pub(super) fn leased_channels(telegram: bool, matrix: bool) -> Vec<LeasedWork> {
 }
 
 /// The channel Telegram. On a node of a cluster it polls only while the node has the lease.
-pub(super) fn on_node(telegram: Telegram, held: Option<&HeldLeases>) -> Arc<dyn Channel> {
+fn on_node(telegram: Telegram, held: Option<&HeldLeases>) -> Arc<dyn Channel> {
     match held.filter(|_| telegram.polls()) {
         Some(held) => leased(Arc::new(telegram.under_lease()), Some(held)),
         None => Arc::new(telegram),
@@ -90,11 +78,21 @@ pub(super) fn on_node(telegram: Telegram, held: Option<&HeldLeases>) -> Arc<dyn 
 }
 
 /// A channel that asks for its messages, which it does on one node of a cluster: the one with the lease.
-pub(super) fn leased(channel: Arc<dyn Channel>, held: Option<&HeldLeases>) -> Arc<dyn Channel> {
+fn leased(channel: Arc<dyn Channel>, held: Option<&HeldLeases>) -> Arc<dyn Channel> {
     match held {
         Some(held) => Arc::new(LeasedChannel::new(channel, held.clone())),
         None => channel,
     }
+}
+
+/// The channels of message platforms.
+pub(super) fn platforms(
+    telegram: Option<Telegram>,
+    matrix: Option<Arc<dyn Channel>>,
+    held: Option<&HeldLeases>,
+) -> impl Iterator<Item = Arc<dyn Channel>> {
+    let telegram = telegram.map(|telegram| on_node(telegram, held));
+    telegram.into_iter().chain(matrix.map(|matrix| leased(matrix, held)))
 }
 
 /// The terminal, if it is enabled.

@@ -23,7 +23,7 @@ const TYPING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_se
 pub(crate) async fn deliver(rooms: &Rooms, message: &Outbound) -> Result<(), DeliverError> {
     let conversation = &*message.route.conversation;
     if !is_room(conversation) {
-        return Err(DeliverError::Refused { detail: format!("{conversation:?} is no room of Matrix") });
+        return Err(DeliverError::Refused { detail: format!("{conversation:?} is not a room of Matrix") });
     }
     let key = message.key();
     let mut texts = pieces(&message.text);

@@ -100,12 +100,12 @@ mod tests {
         let (child, _one) = tree.enter().expect("depth 1");
         let (grandchild, _two) = child.enter().expect("depth 2");
         assert_eq!((grandchild.depth(), tree.children_may_spawn(), child.children_may_spawn()), (2, true, false));
-        assert!(refused(&grandchild).contains("max_depth"));
+        assert!(refused(&grandchild).contains("cannot start others"));
 
         let tree = root(1, 2, 9, 0);
         let (_, first) = tree.enter().expect("one of two");
         let (_, _second) = tree.enter().expect("two of two");
-        assert!(refused(&tree).contains("max_live"));
+        assert!(refused(&tree).contains("are running already"));
         drop(first);
         tree.enter().expect("a slot was given back");
 
@@ -113,7 +113,7 @@ mod tests {
         for _ in 0..2 {
             tree.enter().expect("ended at once, and counted all the same");
         }
-        assert!(refused(&tree).contains("max_total"));
+        assert!(refused(&tree).contains("have been started for this request"));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let (child, _place) = tree.enter().expect("first");
         let (grandchild, _below) = child.enter().expect("second");
         for anyone in [&tree, &child, &grandchild] {
-            assert!(refused(anyone).contains("max_live"));
+            assert!(refused(anyone).contains("are running already"));
         }
     }
 }

@@ -535,8 +535,8 @@ fn a_mistake_is_reported_once_with_its_origin() {
     assert!(price.len() == 1 && price[0].starts_with("llm.price_usd: missing field `input`"), "{price:?}");
     let empty = said("\n[gateway.mcp]\n");
     assert_eq!(empty, [format!("gateway.mcp: expected true or false, found a section {}", at(2))]);
-    let foo = said("[agent.plan]\nfoo = 1\n");
-    let begins = format!("agent.plan.foo: unknown key {}; [agent.plan] has ", at(2));
+    let foo = said("[agent.subagents]\nfoo = 1\n");
+    let begins = format!("agent.subagents.foo: unknown key {}; [agent.subagents] has ", at(2));
     assert!(foo.len() == 1 && foo[0].starts_with(&begins), "{foo:?}");
 }
 
