@@ -121,7 +121,7 @@ async fn the_commands_for_a_shell_do_what_the_guide_says() -> Result<()> {
         let output = shell(&home, &daemon, "", &line).await?;
         assert!(output.status.success() && output.stdout.contains(expected), "{line}: {output:?}");
     }
-    assert_eq!(daemon.run(&stalled).await?["status"], "stopped");
+    daemon.until(&stalled, "stopped").await?;
     daemon.shut_down().await?;
     Ok(())
 }
