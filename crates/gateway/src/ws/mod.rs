@@ -4,7 +4,7 @@
 //! ends. Outgoing frames wait in a bounded queue that never blocks the sender. So a client that stops reading loses its
 //! connection and delays nobody.
 //!
-//! Reading order: [`accept`] → [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] →
+//! Reading order: `accept` → [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] →
 //! [`follow`] → [`claims`] → [`methods`].
 
 #[cfg_attr(not(feature = "websocket"), path = "no_accept.rs")]
