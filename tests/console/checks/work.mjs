@@ -245,7 +245,7 @@ group('restart', world, end, () => {
     await until('the first answer', async () => (await page.locator(DONE).count()) === 1);
     await say(page, 'write e');
     await page.locator(BUSY, { hasText: 'one two three' }).waitFor();
-    await now.getByRole('cell', { name: 'crash' }).waitFor();
+    await now.locator('main > .scroll').getByRole('cell', { name: 'crash' }).waitFor();
     await daemon.kill();
     for (const one of [page, now]) await one.getByText('no connection, trying again').waitFor();
     await say(page, 'say hello');
