@@ -86,8 +86,9 @@ async fn a_stopped_run_is_not_begun_again_by_a_retry() -> Result<()> {
     let daemon = home.start().await?;
     let run = daemon.send("alice", "one").await?;
     model.seen(1).await;
-    let (_, report) = daemon.request("POST", &format!("/api/v1/runs/{run}/stop"), None).await?;
-    assert_eq!(report["stopped"], json!([run]), "{report}");
+    daemon.request("POST", &format!("/api/v1/runs/{run}/stop"), None).await?;
+    // The answer to the stop waits a short time for the end, which a busy machine may store later.
+    assert_eq!(daemon.finished(&run).await?["status"], "stopped");
     // Longer than the pause that the server asked for: a retry that was not cancelled would come now.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(model.requests().len(), 1);
