@@ -128,7 +128,7 @@ pub use attachment::{
     NO_TEXT, NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader, with_spoken,
 };
 pub use channel::{
-    Channel, ChannelError, ChannelProfile, CommandInfo, EndedCall, InboundStream, LiveCall, LiveNews, LiveState,
+    Channel, ChannelError, ChannelProfile, CommandInfo, ContextUse, EndedCall, InboundStream, LiveCall, LiveNews, LiveState,
     LiveView, Preview, Streaming,
 };
 pub use client_tools::{

@@ -125,6 +125,11 @@ impl RunView {
         lines
     }
 
+    /// The line below the answer, with the figures of the run; `None`: none is known.
+    pub fn figures(&self) -> Option<String> {
+        self.status.figures(self.look)
+    }
+
     /// Returns the remaining lines of a run that has no answer.
     pub fn give_up(mut self) -> Vec<String> {
         let mut lines = self.finished();

@@ -153,6 +153,7 @@ impl LiveView for AnswerScreen {
                     tools: now.calls.into_iter().map(|call| (call.tool, call.argument)).collect(),
                     tokens: now.tokens,
                     cost_micro_usd: now.cost_micro_usd,
+                    context_percent: None,
                 });
             }
             (LiveNews::Ended { answered: true }, Some((view, _))) => view.end(),

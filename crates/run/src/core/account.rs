@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use belay_agent_loop::LoopError;
-use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
+use belay_protocol::{ContextUse, EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
 
 use super::call_model::Dropped;
 use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
@@ -124,6 +124,7 @@ impl RunCore {
                     self.services.cost.settle(reservation, answer, &broken.usage, model, reply.attempts).await;
                 let estimated = broken.requests.saturating_add(u32::from(reply.usage.is_none()));
                 let usage = used.plus(&broken.usage);
+                self.show_context(call.purpose, &used);
                 self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(reply.attempts, None, reply.usage.as_ref());
                 let (input, output) = reply.usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
@@ -141,6 +142,14 @@ impl RunCore {
                 self.services.model_failed(&error);
                 Asked::Failed(error)
             }
+        }
+    }
+
+    /// Shows how full the context is after a step of the run itself. Child runs have contexts of their own.
+    fn show_context(&self, purpose: CallPurpose, used: &Usage) {
+        if purpose == CallPurpose::Step && !self.child {
+            let (used_tokens, info) = (used.input.saturating_add(used.output), self.services.model.info());
+            self.live.display.filled(ContextUse { used_tokens, context_tokens: info.context_tokens });
         }
     }
 

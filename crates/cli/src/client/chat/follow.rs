@@ -66,6 +66,11 @@ impl Follow {
         self.ended.contains(&run)
     }
 
+    /// What a run does now, as far as its events tell it; `None`: it has ended, or no event of it has come.
+    pub(in crate::client) fn state(&self, run: RunId) -> Option<LiveState> {
+        self.runs.get(&run).map(|run| run.state.clone())
+    }
+
     /// Takes the next event.
     pub(in crate::client) fn event(&mut self, event: &Json) -> Vec<Step> {
         if !self.place.takes(event) {
