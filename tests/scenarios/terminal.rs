@@ -71,10 +71,7 @@ async fn words_wrap_at_the_width_of_the_window_and_wide_characters_count_twice()
     let shown = terminal.below("belay> wrap");
     assert!(shown.iter().any(|line| line.starts_with("context ")), "the figures fit as far as they can: {shown:#?}");
     let words: Vec<_> = shown.iter().map(String::as_str).filter(|line| !line.starts_with("context ")).collect();
-    assert_eq!(
-        words,
-        ["", "one two three four", "five six", "", "漢字漢字漢字漢字漢字", "漢字", "belay>"]
-    );
+    assert_eq!(words, ["", "one two three four", "five six", "", "漢字漢字漢字漢字漢字", "漢字", "belay>"]);
     Ok(())
 }
 
@@ -216,9 +213,8 @@ async fn chat_shows_the_same_prompt_survives_a_restart_of_the_daemon_and_repeats
     terminal.prompt().await?;
     terminal.press("count\r")?;
     terminal.shows("thinking").await?;
-    let is_whole = |screen: &[String]| {
-        with_figures(screen.to_vec()).ends_with(&["two", "figures", "belay>"].map(String::from))
-    };
+    let is_whole =
+        |screen: &[String]| with_figures(screen.to_vec()).ends_with(&["two", "figures", "belay>"].map(String::from));
     terminal.until("the whole answer", is_whole).await?;
     assert_eq!(with_figures(terminal.below("belay> count")), ["", "one", "", "two", "figures", "belay>"]);
     daemon.kill().await?;
@@ -377,6 +373,44 @@ async fn a_question_about_a_file_shows_the_change_and_is_answered_at_the_prompt_
     chat.press("yes\r")?;
     chat.shows("again").await?;
     assert_eq!(std::fs::read_to_string(&file)?, "four\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_line_stays_of_a_plan_at_the_prompt_and_in_a_chat() -> Result<()> {
+    let (home, other) = (Home::new(), Home::new());
+    let _daemon = home.start().await?;
+    let chat = Terminal::start(&home, &["chat", "--session", "me"], 80, 40)?;
+    for mut terminal in [Terminal::run(&other, 80, 40).await?, chat] {
+        terminal.prompt().await?;
+        terminal.press("/plan tidy the house\r")?;
+        terminal.shows("3 steps completed, 0 blocked.").await?;
+        let screen = terminal.prompt().await?;
+        let rows: Vec<_> = screen.iter().filter(|line| line.contains("plan tidy the house")).collect();
+        assert_eq!(rows, ["belay> /plan tidy the house", "✓ plan tidy the house · 3 of 3 steps"], "{screen:#?}");
+        assert!(!screen.iter().any(|line| line.ends_with("Do the work")), "{screen:#?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_steps_of_a_plan_have_a_row_each_while_it_works() -> Result<()> {
+    let steps = serde_json::json!({"command": "create", "title": "The work", "steps": ["look", "work"]});
+    let planned = || Answer::call("planning", steps.clone());
+    let model = ModelServer::start(vec![planned(), Answer::Stall, planned()], Answer::Stall).await;
+    let (home, other) = (Home::new().openai(&model.base_url), Home::new().openai(&model.base_url));
+    let _daemon = home.start().await?;
+    let chat = Terminal::start(&home, &["chat", "--session", "me"], 80, 24)?;
+    for mut terminal in [Terminal::run(&other, 80, 24).await?, chat] {
+        terminal.prompt().await?;
+        terminal.press("/plan tidy the house\r")?;
+        let rows = ["plan The work · 0 of 2 steps", "  ▸ look", "  ○ work"].map(String::from);
+        terminal.until("the rows of the plan", |screen| screen.windows(3).any(|lines| lines == rows)).await?;
+        terminal.press("\x03")?;
+        let screen = terminal.prompt().await?;
+        assert!(screen.contains(&"▸ plan The work · 0 of 2 steps".to_owned()), "{screen:#?}");
+        assert!(!screen.contains(&rows[1]), "{screen:#?}");
+    }
     Ok(())
 }
 

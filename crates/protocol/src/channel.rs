@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::ChannelAccess;
 use crate::ids::{CallId, ChannelId, RunId};
 use crate::inbound::Envelope;
+use crate::live_plan::LivePlan;
 use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
 use crate::quality::Quality;
@@ -193,6 +194,8 @@ pub struct LiveState {
     pub cost_micro_usd: u64,
     /// How full the context of the model was at the last step; `None`: no step has ended.
     pub context: Option<ContextUse>,
+    /// The plan of the run, if it carries one out.
+    pub plan: Option<Arc<LivePlan>>,
 }
 
 /// How full the context of a model is.

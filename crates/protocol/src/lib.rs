@@ -65,6 +65,7 @@ pub mod job;
 mod json_bytes;
 pub mod lease;
 pub mod line;
+pub mod live_plan;
 pub mod memory;
 pub mod message;
 pub mod model;
@@ -167,6 +168,7 @@ pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
 pub use json_bytes::json_bytes;
 pub use lease::Lease;
 pub use line::plain_line;
+pub use live_plan::{LivePlan, LivePlanStep, PlanStepState};
 pub use memory::MemoryOwner;
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, PICTURE_TOKENS, Picture, SILENT_TOKEN, ToolCall,

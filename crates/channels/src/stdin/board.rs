@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use belay_protocol::{ApprovalId, ContextUse, LiveNews, LiveState, LiveView, RunId};
 use belay_terminal::{Look, RunView, StatusLine, ToolRow, is_folded, question, rendered};
 
+use crate::plan_rows::plan_rows;
 use crate::tool_rows::ToolRows;
 
 use super::deliveries::Deliveries;
@@ -82,6 +83,7 @@ impl Live {
     /// Takes what the run does now, with the rows of the calls that have ended.
     fn take(&mut self, state: LiveState, rows: &[ToolRow], look: Look) {
         rows.iter().for_each(|row| self.view.tool(&row.line(look)));
+        self.view.set_plan(state.plan.as_deref().map(plan_rows));
         let tools = state.calls.into_iter().map(|call| (call.tool, call.argument)).collect();
         let (tokens, cost_micro_usd) = (state.tokens, state.cost_micro_usd);
         let context_percent = state.context.and_then(ContextUse::percent);

@@ -3,6 +3,7 @@
 mod figures;
 pub(super) mod follow;
 mod lists;
+mod plan;
 
 use std::collections::HashMap;
 use std::future::{Future, pending};

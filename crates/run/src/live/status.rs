@@ -1,9 +1,9 @@
 //! What a run does now, for one display. It costs nothing until somebody asks for it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use belay_protocol::{CallId, ContextUse, LiveCall, LiveState};
+use belay_protocol::{CallId, ContextUse, LiveCall, LivePlan, LiveState};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -49,6 +49,11 @@ impl RunDisplay {
     /// Sets how full the context of the model is after a step.
     pub(crate) fn filled(&self, context: ContextUse) {
         self.change(|state| state.context = Some(context));
+    }
+
+    /// Sets the plan of the run. `plan` is called if somebody follows.
+    pub fn planned(&self, plan: impl FnOnce() -> LivePlan) {
+        self.change(|state| state.plan = Some(Arc::new(plan())));
     }
 
     fn change(&self, change: impl FnOnce(&mut LiveState)) {
@@ -135,8 +140,15 @@ mod tests {
         let wait = LiveCall { id: two, tool: "wait".into(), argument: String::new() };
         let look = LiveCall { id: one, tool: "look".into(), argument: "a".into() };
         let ended = vec![EndedCall { number: 1, call: look, took: Duration::from_secs(1), is_success: true }];
-        let expected =
-            LiveState { calls: vec![wait], ended, tokens: 12, cost_micro_usd: 34, context: Some(context) };
+        display.planned(|| LivePlan::new("tidy", vec!["look".into()]));
+        let expected = LiveState {
+            calls: vec![wait],
+            ended,
+            tokens: 12,
+            cost_micro_usd: 34,
+            context: Some(context),
+            plan: Some(Arc::new(LivePlan::new("tidy", vec!["look".into()]))),
+        };
         assert_eq!(*state.borrow_and_update(), expected);
     }
 }
