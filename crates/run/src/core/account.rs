@@ -124,7 +124,7 @@ impl RunCore {
                     self.services.cost.settle(reservation, answer, &broken.usage, model, reply.attempts).await;
                 let estimated = broken.requests.saturating_add(u32::from(reply.usage.is_none()));
                 let usage = used.plus(&broken.usage);
-                self.show_context(call.purpose, &used);
+                self.note_step(call, model, &used);
                 self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(reply.attempts, None, reply.usage.as_ref());
                 let (input, output) = reply.usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
@@ -145,9 +145,14 @@ impl RunCore {
         }
     }
 
-    /// Shows how full the context is after a step of the run itself. Child runs have contexts of their own.
-    fn show_context(&self, purpose: CallPurpose, used: &Usage) {
-        if purpose == CallPurpose::Step && !self.child {
+    /// Notes the model that answered a step, and shows how full the context of the run is. Child runs have contexts of
+    /// their own.
+    fn note_step(&self, call: Called<'_>, answered_by: Option<&str>, used: &Usage) {
+        if call.purpose != CallPurpose::Step {
+            return;
+        }
+        self.tally.note_model(answered_by.unwrap_or(call.model));
+        if !self.child {
             let (used_tokens, info) = (used.input.saturating_add(used.output), self.services.model.info());
             self.live.display.filled(ContextUse { used_tokens, context_tokens: info.context_tokens });
         }

@@ -526,7 +526,8 @@ impl SpendReader for FakeArchive {
 impl EndReader for FakeArchive {
     async fn ends(&self, query: EndQuery) -> Result<Vec<EndCount>, StoreError> {
         let channel = query.by_channel.then(|| "http".to_owned());
-        Ok(vec![EndCount { at: query.since, reason: StopReason::UserStop, channel, count: 3 }])
+        let model = query.by_model.then(|| "large".to_owned());
+        Ok(vec![EndCount { at: query.since, reason: StopReason::UserStop, channel, model, count: 3 }])
     }
 }
 

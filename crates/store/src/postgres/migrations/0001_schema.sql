@@ -181,6 +181,7 @@ CREATE TABLE runs (
     estimated_calls BIGINT NOT NULL DEFAULT 0, -- model calls whose tokens and cost are estimates
     cost_micro_usd  BIGINT NOT NULL DEFAULT 0,
     reason          TEXT COLLATE "C",
+    model           TEXT COLLATE "C", -- the model that answered the last step; none: it has not ended, or no step was answered since the last restart
     evidence        TEXT COLLATE "C",
     work            TEXT COLLATE "C" NOT NULL, -- the kind of work: a chat, a job or a routine run: JSON
     channel         TEXT COLLATE "C" NOT NULL,

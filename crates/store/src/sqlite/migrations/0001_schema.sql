@@ -125,6 +125,7 @@ CREATE TABLE runs (
     estimated_calls INTEGER NOT NULL DEFAULT 0, -- model calls whose tokens and cost are estimates
     cost_micro_usd  INTEGER NOT NULL DEFAULT 0,
     reason          TEXT,
+    model           TEXT, -- the model that answered the last step; none: it has not ended, or no step was answered since the last restart
     evidence        TEXT,
     work            TEXT NOT NULL, -- the kind of work: a chat, a job or a routine run: JSON
     channel         TEXT NOT NULL,

@@ -16,6 +16,7 @@ super::for_every_store! {
     runs_are_filtered_by_reason_and_date
     runs_are_found_by_date_also_if_the_clock_has_jumped
     ends_are_counted_by_reason_and_period
+    ends_are_counted_by_the_model_that_answered_last
     sessions_are_listed_by_their_last_use
     history_tells_what_people_and_model_said
     a_conversation_is_read_as_a_lane_would_load_it
@@ -152,7 +153,7 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
         assert_eq!(found, expected, "{since:?} to {until:?}");
         if let (Some(since), Some(until)) = (since, until) {
             let query =
-                EndQuery { by: Period::Day, since: UnixMillis(since), until: UnixMillis(until), by_channel: false };
+                EndQuery { by: Period::Day, since: UnixMillis(since), until: UnixMillis(until), by_channel: false, by_model: false };
             let ended: u64 = store.ends(query).await.unwrap().iter().map(|end| end.count).sum();
             assert_eq!(ended, expected.len() as u64, "ends from {since} to {until}");
         }
@@ -161,7 +162,7 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
 
 async fn ends_are_counted_by_reason_and_period(store: Shared) {
     assert_eq!(
-        store.ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY), by_channel: false }).await.unwrap(),
+        store.ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY), by_channel: false, by_model: false }).await.unwrap(),
         []
     );
     runs_of_two_days(&*store).await;
@@ -172,7 +173,7 @@ async fn ends_are_counted_by_reason_and_period(store: Shared) {
             (Period::Day, 2 * DAY + HOUR + 1, 9 * DAY, vec![]),
             (Period::Day, 30 * DAY, 31 * DAY, vec![]),
         ] {
-            let query = EndQuery { by, since: at(since), until: at(until), by_channel: false };
+            let query = EndQuery { by, since: at(since), until: at(until), by_channel: false, by_model: false };
             let apart = store.ends(EndQuery { by_channel: true, ..query }).await.unwrap();
             let counts =
                 |ends: &[EndCount]| ends.iter().map(|end| (end.at.0, end.reason.word(), end.count)).collect::<Vec<_>>();
@@ -181,7 +182,28 @@ async fn ends_are_counted_by_reason_and_period(store: Shared) {
             assert!(found.iter().all(|end| end.channel.is_none()), "{found:?}");
             assert_eq!(counts(&apart), expected, "all of them have one channel");
             assert!(apart.iter().all(|end| end.channel.is_some()), "{apart:?}");
+            let apart = store.ends(EndQuery { by_model: true, ..query }).await.unwrap();
+            assert!(apart.iter().all(|end| end.model.as_deref() == Some("") && end.channel.is_none()), "{apart:?}");
         }
+        store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
+    }
+}
+
+async fn ends_are_counted_by_the_model_that_answered_last(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    for (n, model) in (0..).zip([Some("large"), Some("small"), Some("large"), None]) {
+        let input = NewInput { run_id: id_at(DAY + n, n as u128), at: UnixMillis(DAY + n), ..queued("hello") };
+        let run = accept(&*store, &lease, input).await;
+        let end = FinishedRun { at: UnixMillis(DAY + n), model: model.map(Into::into), ..finished(run, "done") };
+        store.finish_runs(&lease, vec![FinishedRun { messages: Vec::new(), ..end }]).await.unwrap();
+    }
+    let query = EndQuery { by: Period::Day, since: at(DAY), until: at(2 * DAY), by_channel: false, by_model: true };
+    for indexed in [false, true] {
+        let ends = store.ends(query).await.unwrap();
+        let counts: Vec<_> = ends.iter().map(|end| (end.model.as_deref().unwrap(), end.count)).collect();
+        assert_eq!(counts, [("", 1), ("large", 2), ("small", 1)], "indexed: {indexed}");
+        let all = store.ends(EndQuery { by_model: false, ..query }).await.unwrap();
+        assert_eq!(all.iter().map(|end| (end.model.clone(), end.count)).collect::<Vec<_>>(), [(None, 4)]);
         store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     }
 }
