@@ -123,14 +123,16 @@ pub use approval::{
     AddedText, ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, AskedIn, Asker, Authority,
     ChildQuestion, ChildQuestionStore, Decided, Decision, FirstYes, SecondYes,
 };
-pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
+pub use archive::{
+    Archive, Found, Janitor, Removed, Retention, SearchQuery, SessionChange, ThreadSummary, TranscriptLine,
+};
 pub use attachment::{
     Attachment, AttachmentContent, AttachmentError, AttachmentIntake, BlobDigest, BlobStore, BlobWriter, ByteStream,
     NO_TEXT, NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader, with_spoken,
 };
 pub use channel::{
-    Channel, ChannelError, ChannelProfile, CommandInfo, ContextUse, EndedCall, InboundStream, LiveCall, LiveNews, LiveState,
-    LiveView, Preview, Streaming,
+    Channel, ChannelError, ChannelProfile, CommandInfo, ContextUse, EndedCall, InboundStream, LiveCall, LiveNews,
+    LiveState, LiveView, Preview, Streaming,
 };
 pub use client_tools::{
     CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem,

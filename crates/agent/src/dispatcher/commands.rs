@@ -87,10 +87,8 @@ impl Dispatcher {
                 self.routine_command(command, word, sent, inbound, ack);
                 return Flow::Continue;
             }
-            Command::Memory(command) => {
-                self.memory_command(command, word, sent, inbound, ack);
-                return Flow::Continue;
-            }
+            Command::Memory(command) => return self.memory_command(command, word, sent, inbound, ack),
+            Command::Hide => return self.hide_command(word, sent, inbound, ack),
             Command::People(request) => {
                 self.people_command(request, word, sent, inbound, ack);
                 return Flow::Continue;

@@ -6,7 +6,8 @@ use belay_protocol::store::QueuedInput;
 use belay_protocol::{
     Conversation, EndCount, EndQuery, Event, EventKind, EventQuery, FinishedRun, HistoryEntry, IdPrefix, Message,
     NewEvent, NewInput, Period, Presence, ReplyRoute, RunEnd, RunFilter, RunId, RunOptions, RunStatus, SearchQuery,
-    Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, StopReason, ThreadState, UnixMillis,
+    Seq, SessionChange, SessionFilter, SessionKey, SessionLifetime, SessionSummary, StopReason, ThreadState,
+    UnixMillis,
 };
 
 use crate::kit::*;
@@ -18,6 +19,7 @@ super::for_every_store! {
     ends_are_counted_by_reason_and_period
     ends_are_counted_by_the_model_that_answered_last
     sessions_are_listed_by_their_last_use
+    a_hidden_session_is_listed_again_by_its_next_message
     history_tells_what_people_and_model_said
     a_conversation_is_read_as_a_lane_would_load_it
     unfinished_sessions_come_in_the_order_of_their_oldest_message
@@ -152,8 +154,13 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
         let found: Vec<_> = store.runs(filter).await.unwrap().into_iter().map(|run| run.run_id).collect();
         assert_eq!(found, expected, "{since:?} to {until:?}");
         if let (Some(since), Some(until)) = (since, until) {
-            let query =
-                EndQuery { by: Period::Day, since: UnixMillis(since), until: UnixMillis(until), by_channel: false, by_model: false };
+            let query = EndQuery {
+                by: Period::Day,
+                since: UnixMillis(since),
+                until: UnixMillis(until),
+                by_channel: false,
+                by_model: false,
+            };
             let ended: u64 = store.ends(query).await.unwrap().iter().map(|end| end.count).sum();
             assert_eq!(ended, expected.len() as u64, "ends from {since} to {until}");
         }
@@ -162,7 +169,10 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
 
 async fn ends_are_counted_by_reason_and_period(store: Shared) {
     assert_eq!(
-        store.ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY), by_channel: false, by_model: false }).await.unwrap(),
+        store
+            .ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY), by_channel: false, by_model: false })
+            .await
+            .unwrap(),
         []
     );
     runs_of_two_days(&*store).await;
@@ -267,6 +277,7 @@ async fn sessions_are_listed_by_their_last_use(store: Shared) {
         last_active_at: at(ms),
         title: title.map(Into::into),
         lifetime: SessionLifetime::Lasting,
+        hidden: false,
     };
     let expected = [
         summary("a", ThreadState::Processing, 2, 4_000, Some("x")),
@@ -276,6 +287,37 @@ async fn sessions_are_listed_by_their_last_use(store: Shared) {
     assert_eq!(store.sessions(SessionFilter::lasting(10)).await.unwrap(), expected);
     assert_eq!(store.sessions(SessionFilter::lasting(2)).await.unwrap(), expected[..2]);
     assert_eq!(store.session(&"b".into()).await.unwrap().as_ref(), Some(&expected[1]));
+}
+
+async fn a_hidden_session_is_listed_again_by_its_next_message(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let other = open(&*store, "t").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let listed = async |hidden: bool| {
+        let filter = SessionFilter { hidden, ..SessionFilter::lasting(10) };
+        let found = store.sessions(filter).await.unwrap().into_iter();
+        found.map(|session| (session.session.to_string(), session.hidden)).collect::<Vec<_>>()
+    };
+    let (s, t) = (("s".to_owned(), false), ("t".to_owned(), false));
+    let is_hidden = [("s".to_owned(), true)];
+    store.change_session(&"none".into(), SessionChange::Hide).await.unwrap();
+    assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]));
+    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
+    assert_eq!((listed(false).await, listed(true).await), (vec![t.clone()], is_hidden.to_vec()));
+    // Neither the end of its run nor a message elsewhere shows it.
+    store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
+    accept(&*store, &other, input("elsewhere")).await;
+    store.search(SearchQuery { words: "hi".into(), limit: 1, ..SearchQuery::default() }).await.unwrap(); // indexes the end
+    assert_eq!((listed(false).await, listed(true).await), (vec![t.clone()], is_hidden.to_vec()));
+    assert!(store.session(&"s".into()).await.unwrap().unwrap().hidden);
+    let next = accept(&*store, &lease, input("and?")).await;
+    assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]));
+    store.finish_runs(&lease, vec![finished(next, "done")]).await.unwrap();
+    store.search(SearchQuery { words: "hi".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
+    assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]), "its end is indexed");
+    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::Show).await.unwrap();
+    assert!(listed(false).await.contains(&s), "it is shown again");
 }
 
 async fn history_tells_what_people_and_model_said(store: Shared) {
