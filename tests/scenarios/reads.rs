@@ -133,6 +133,11 @@ async fn runs_are_found_by_reason_and_date_and_followed() -> Result<()> {
     };
     assert_eq!((count("final_text"), count(&reason)), (1, 1), "{report}");
     assert_eq!(daemon.request("GET", "/api/v1/ends?by=hour&since=90d", None).await?.0, 422);
+    let (_, report) = daemon.request("GET", "/api/v1/ends?by=hour&since=1h&models=true", None).await?;
+    let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;
+    let ends = report["ends"].as_array().cloned().unwrap_or_default();
+    let answered = ends.iter().find(|end| end["reason"] == "final_text").context("an answer")?;
+    assert_eq!(answered["model"], status["model"]["model"], "the model that answered: {report}");
 
     // The list, the oldest first, and then each run that ends.
     let mut command = home.command(&["runs", "--since", "1h", "--follow"]);

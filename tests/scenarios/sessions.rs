@@ -37,6 +37,17 @@ async fn what_was_said_is_found_read_out_and_deleted_also_after_a_restart() -> R
     let first: Value = serde_json::from_str(lines.stdout.lines().next().unwrap_or_default())?;
     assert_eq!((&first["role"], &first["session"]), (&"user".into(), &"bob".into()), "{lines:?}");
 
+    let listed = async |args: &[&str]| Ok::<_, anyhow::Error>(home.run(args, "").await?.stdout);
+    let hidden = home.run(&["sessions", "hide", "alice"], "").await?;
+    assert!(hidden.status.success(), "{hidden:?}");
+    assert!(!listed(&["sessions"]).await?.contains("alice"));
+    assert!(listed(&["sessions", "list", "--hidden"]).await?.contains("alice"));
+    let restored = home.run(&["sessions", "hide", "alice", "--restore"], "").await?;
+    assert!(restored.stdout.contains("alice is listed again"), "{restored:?}");
+    assert!(listed(&["sessions"]).await?.contains("alice"));
+    let unknown = home.run(&["sessions", "hide", "nobody"], "").await?;
+    assert!(unknown.stderr.contains("no such session"), "{unknown:?}");
+
     let deleted = home.run(&["sessions", "delete", "alice"], "").await?;
     assert!(deleted.status.success() && deleted.stdout.contains("threads: 2"), "{deleted:?}");
     let gone = home.run(&["sessions", "search", "cupboard"], "").await?;

@@ -9,6 +9,12 @@ use belay_tests::terminal::Terminal;
 
 const MARKDOWN: &str = "# Result\n\nThere are **two** of `them`:\n\n1. first\n2. second\n\n```rust\nfn main() {}\n```\n\n| a | n |\n|---|--:|\n| x | 1 |\n\nSee [docs](https://example.org/a).\n";
 
+/// The lines, with the figures below an answer as `figures`: their numbers are those of the prompt and of the prices.
+fn with_figures(lines: Vec<String>) -> Vec<String> {
+    let is_figures = |line: &String| line.starts_with("context ") && line.contains(" · 110 tokens");
+    lines.into_iter().map(|line| if is_figures(&line) { "figures".to_owned() } else { line }).collect()
+}
+
 #[tokio::test]
 async fn a_streamed_answer_appears_as_rendered_markdown_and_the_status_line_vanishes() -> Result<()> {
     let slow = Answer::Pieces(MARKDOWN.into(), 3, Duration::from_millis(20));
@@ -22,7 +28,7 @@ async fn a_streamed_answer_appears_as_rendered_markdown_and_the_status_line_vani
     terminal.shows("See docs").await?;
     terminal.prompt().await?;
     assert_eq!(
-        terminal.below("belay> show me"),
+        with_figures(terminal.below("belay> show me")),
         [
             "",
             "Result",
@@ -39,6 +45,7 @@ async fn a_streamed_answer_appears_as_rendered_markdown_and_the_status_line_vani
             "x │ 1",
             "",
             "See docs (https://example.org/a).",
+            "figures",
             "belay>"
         ]
     );
@@ -46,7 +53,7 @@ async fn a_streamed_answer_appears_as_rendered_markdown_and_the_status_line_vani
     terminal.press("again\r")?;
     terminal.shows("done").await?;
     terminal.prompt().await?;
-    assert_eq!(terminal.below("belay> again"), ["", "done", "belay>"]);
+    assert_eq!(with_figures(terminal.below("belay> again")), ["", "done", "figures", "belay>"]);
     terminal.press("/quit\r")?;
     assert!(terminal.ended().await?.success());
     Ok(())
@@ -61,10 +68,10 @@ async fn words_wrap_at_the_width_of_the_window_and_wide_characters_count_twice()
     terminal.press("wrap\r")?;
     terminal.shows("five six").await?;
     terminal.prompt().await?;
-    assert_eq!(
-        terminal.below("belay> wrap"),
-        ["", "one two three four", "five six", "", "漢字漢字漢字漢字漢字", "漢字", "belay>"]
-    );
+    let shown = terminal.below("belay> wrap");
+    assert!(shown.iter().any(|line| line.starts_with("context ")), "the figures fit as far as they can: {shown:#?}");
+    let words: Vec<_> = shown.iter().map(String::as_str).filter(|line| !line.starts_with("context ")).collect();
+    assert_eq!(words, ["", "one two three four", "five six", "", "漢字漢字漢字漢字漢字", "漢字", "belay>"]);
     Ok(())
 }
 
@@ -132,11 +139,11 @@ async fn a_person_types_while_the_answer_comes_and_both_are_kept() -> Result<()>
     terminal.shows("one").await?;
     terminal.press("and then")?;
     terminal.shows("belay> and then").await?;
-    let all = ["belay> count", "one", "two", "three", "four", "belay> and then"];
+    let all = ["belay> count", "one", "two", "three", "four", "figures", "belay> and then"];
     // Empty lines are not compared: the prompt takes one back if it appeared before the run began, as on a slow machine.
     let is_whole = |screen: &[String]| {
-        let lines: Vec<_> = screen.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
-        lines.ends_with(&all)
+        let lines = with_figures(screen.iter().filter(|line| !line.is_empty()).cloned().collect());
+        lines.ends_with(&all.map(String::from))
     };
     terminal.until("the whole answer", is_whole).await?;
     Ok(())
@@ -206,8 +213,10 @@ async fn chat_shows_the_same_prompt_survives_a_restart_of_the_daemon_and_repeats
     terminal.prompt().await?;
     terminal.press("count\r")?;
     terminal.shows("thinking").await?;
-    terminal.until("the whole answer", |screen| screen.ends_with(&["two".into(), "belay>".into()])).await?;
-    assert_eq!(terminal.below("belay> count"), ["", "one", "", "two", "belay>"]);
+    let is_whole =
+        |screen: &[String]| with_figures(screen.to_vec()).ends_with(&["two", "figures", "belay>"].map(String::from));
+    terminal.until("the whole answer", is_whole).await?;
+    assert_eq!(with_figures(terminal.below("belay> count")), ["", "one", "", "two", "figures", "belay>"]);
     daemon.kill().await?;
     terminal.shows("trying again").await?;
     let daemon = home.start().await?;
@@ -216,7 +225,7 @@ async fn chat_shows_the_same_prompt_survives_a_restart_of_the_daemon_and_repeats
     terminal.press("go on\r")?;
     terminal.shows("after the restart").await?;
     terminal.prompt().await?;
-    assert_eq!(terminal.below("belay> go on"), ["", "after the restart", "belay>"]);
+    assert_eq!(with_figures(terminal.below("belay> go on")), ["", "after the restart", "figures", "belay>"]);
     let answers = terminal.screen().iter().filter(|line| *line == "one" || *line == "two").count();
     assert_eq!(answers, 2, "nothing is shown twice: {:#?}", terminal.screen());
     terminal.press("/quit\r")?;
@@ -368,6 +377,44 @@ async fn a_question_about_a_file_shows_the_change_and_is_answered_at_the_prompt_
 }
 
 #[tokio::test]
+async fn one_line_stays_of_a_plan_at_the_prompt_and_in_a_chat() -> Result<()> {
+    let (home, other) = (Home::new(), Home::new());
+    let _daemon = home.start().await?;
+    let chat = Terminal::start(&home, &["chat", "--session", "me"], 80, 40)?;
+    for mut terminal in [Terminal::run(&other, 80, 40).await?, chat] {
+        terminal.prompt().await?;
+        terminal.press("/plan tidy the house\r")?;
+        terminal.shows("3 steps completed, 0 blocked.").await?;
+        let screen = terminal.prompt().await?;
+        let rows: Vec<_> = screen.iter().filter(|line| line.contains("plan tidy the house")).collect();
+        assert_eq!(rows, ["belay> /plan tidy the house", "✓ plan tidy the house · 3 of 3 steps"], "{screen:#?}");
+        assert!(!screen.iter().any(|line| line.ends_with("Do the work")), "{screen:#?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_steps_of_a_plan_have_a_row_each_while_it_works() -> Result<()> {
+    let steps = serde_json::json!({"command": "create", "title": "The work", "steps": ["look", "work"]});
+    let planned = || Answer::call("planning", steps.clone());
+    let model = ModelServer::start(vec![planned(), Answer::Stall, planned()], Answer::Stall).await;
+    let (home, other) = (Home::new().openai(&model.base_url), Home::new().openai(&model.base_url));
+    let _daemon = home.start().await?;
+    let chat = Terminal::start(&home, &["chat", "--session", "me"], 80, 24)?;
+    for mut terminal in [Terminal::run(&other, 80, 24).await?, chat] {
+        terminal.prompt().await?;
+        terminal.press("/plan tidy the house\r")?;
+        let rows = ["plan The work · 0 of 2 steps", "  ▸ look", "  ○ work"].map(String::from);
+        terminal.until("the rows of the plan", |screen| screen.windows(3).any(|lines| lines == rows)).await?;
+        terminal.press("\x03")?;
+        let screen = terminal.prompt().await?;
+        assert!(screen.contains(&"▸ plan The work · 0 of 2 steps".to_owned()), "{screen:#?}");
+        assert!(!screen.contains(&rows[1]), "{screen:#?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_window_that_becomes_narrower_while_the_answer_comes_wraps_what_follows() -> Result<()> {
     let text = "one two three\n\nfour five six seven\n\neight nine ten eleven twelve\n";
     let slow = Answer::Pieces(text.into(), 2, Duration::from_millis(40));
@@ -379,7 +426,9 @@ async fn a_window_that_becomes_narrower_while_the_answer_comes_wraps_what_follow
     terminal.resize(12, 24)?;
     terminal.shows("twelve").await?;
     let screen = terminal.prompt().await?;
-    assert!(screen.ends_with(&["eight nine", "ten eleven", "twelve", "belay>"].map(String::from)), "{screen:#?}");
+    let figures = screen.iter().rposition(|line| line.starts_with("context")).unwrap_or_default();
+    assert_eq!(screen[figures + 1..], ["belay>"], "{screen:#?}");
+    assert!(screen[..figures].ends_with(&["eight nine", "ten eleven", "twelve"].map(String::from)), "{screen:#?}");
     assert!(screen.iter().all(|line| !line.contains("thinking")), "{screen:#?}");
     Ok(())
 }

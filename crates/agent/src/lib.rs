@@ -22,6 +22,7 @@ mod compose;
 mod context_report;
 pub mod delivery;
 mod dispatcher;
+mod figures;
 mod in_place;
 mod lane;
 mod lease_keeper;

@@ -343,6 +343,7 @@ impl QueuedRun {
             end,
             usage: record.usage,
             cost_micro_usd: record.cost_micro_usd,
+            model: self.progress.model.clone(),
             at,
             said,
             outbound: self

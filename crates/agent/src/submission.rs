@@ -96,6 +96,8 @@ pub enum Command {
     Routine(RoutineCommand),
     /// `/memory` `/forget ID`: lists the notes of the person, or of the group in a group, and deletes one.
     Memory(MemoryCommand),
+    /// `/hide`: leaves the conversation out of lists until its next message.
+    Hide,
     /// `/pair CODE`: admits a stranger; operators only.
     People(PeopleRequest),
     /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: jobs.
@@ -206,6 +208,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/verbose", "a line for each tool call: on, off"),
             ("/queue", "messages during a turn: steer, followup, collect, interrupt"),
             ("/loops", "loop detection: on, off"),
+            ("/hide", "no list shows this until the next message"),
         ],
     ),
     (
@@ -346,10 +349,10 @@ pub fn parse(text: &str) -> Submission {
             Some(id) => Command::Thread(ThreadCommand::Resume(id)),
             None => Command::Usage(RESUME_USAGE.into()),
         },
-        "/pair" => match argument {
-            Some(code) => Command::People(PeopleRequest::Pair { code }),
-            None => Command::Usage(PAIR_USAGE.into()),
-        },
+        "/hide" => Command::Hide,
+        "/pair" => {
+            argument.map_or(Command::Usage(PAIR_USAGE.into()), |code| Command::People(PeopleRequest::Pair { code }))
+        }
         "/fork" => Command::Thread(ThreadCommand::Fork),
         "/summarize" => Command::Thread(ThreadCommand::Summarize),
         "/compact" => Command::Thread(ThreadCommand::Compact(argument)),
@@ -533,6 +536,7 @@ mod tests {
             ("/resume", command(Command::Usage(RESUME_USAGE.into()))),
             ("/resume garden", command(Command::Usage(RESUME_USAGE.into()))),
             ("/fork", command(Command::Thread(ThreadCommand::Fork))),
+            ("/hide", command(Command::Hide)),
             ("/memory", command(Command::Memory(MemoryCommand::List))),
             ("/Forget@MyBot 7", command(Command::Memory(MemoryCommand::Forget(7)))),
             ("/forget", command(Command::Usage(FORGET_USAGE.into()))),

@@ -14,6 +14,7 @@ mod commands;
 pub mod config;
 mod leased;
 mod one_host;
+mod plan_rows;
 mod short_ids;
 pub mod stdin;
 #[cfg_attr(not(feature = "telegram"), path = "no_telegram.rs")]
@@ -25,6 +26,7 @@ pub use config::{
 };
 pub use leased::LeasedChannel;
 pub use one_host::on_one_host;
+pub use plan_rows::plan_rows;
 pub use short_ids::with_short_id;
 pub use stdin::{Completions, Operators, StdinChannel};
 pub use telegram::{AllowLists, Telegram, TelegramParts, TelegramSecrets};

@@ -188,7 +188,7 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/memory", get(memory::list).delete(memory::delete_all))
         .route("/api/v1/memory/{id}", get(memory::show).put(memory::edit).delete(memory::delete))
         .route("/api/v1/sessions", get(sessions::list))
-        .route("/api/v1/sessions/{key}", get(sessions::show).put(archive::rename).delete(archive::delete))
+        .route("/api/v1/sessions/{key}", get(sessions::show).put(archive::change).delete(archive::delete))
         .route("/api/v1/sessions/{key}/threads", get(archive::threads))
         .route("/api/v1/sessions/{key}/export", get(archive::export))
         .route("/api/v1/sessions/{key}/secrets", delete(archive::forget_secrets))

@@ -28,9 +28,8 @@ pub trait Archive: Send + Sync {
     /// The conversations of a session, oldest first; empty if there is no such session.
     async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError>;
 
-    /// Gives the current conversation of a session this title. `None`: its first words are its title again, until a
-    /// model writes one. Committed. Without such a session, nothing changes.
-    async fn set_title(&self, session: &SessionKey, title: Option<String>) -> Result<(), StoreError>;
+    /// Changes how lists show a session. Committed. Without such a session, nothing changes.
+    async fn change_session(&self, session: &SessionKey, change: SessionChange) -> Result<(), StoreError>;
 
     /// The messages of a conversation after a position, oldest first, at most `limit`. Undone and cleared messages are
     /// left out, and so are messages of one run alone.
@@ -57,6 +56,18 @@ pub trait Archive: Send + Sync {
 
     /// Returns at most `pages` freed pages of the database to the disk.
     async fn shrink(&self, pages: u32) -> Result<(), StoreError>;
+}
+
+/// A change of how lists show a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionChange {
+    /// Gives its current conversation this title. `None`: its first words are its title again, until a model writes
+    /// one.
+    Title(Option<String>),
+    /// Leaves it out of lists until its next message.
+    Hide,
+    /// Lists it again.
+    Show,
 }
 
 /// Deletes the data that is too old by the settings.

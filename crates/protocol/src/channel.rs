@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::ChannelAccess;
 use crate::ids::{CallId, ChannelId, RunId};
 use crate::inbound::Envelope;
+use crate::live_plan::LivePlan;
 use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
 use crate::quality::Quality;
@@ -191,6 +192,26 @@ pub struct LiveState {
     pub tokens: u64,
     /// Their cost so far, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+    /// How full the context of the model was at the last step; `None`: no step has ended.
+    pub context: Option<ContextUse>,
+    /// The plan of the run, if it carries one out.
+    pub plan: Option<Arc<LivePlan>>,
+}
+
+/// How full the context of a model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextUse {
+    /// The used tokens: the input of a step, and its output.
+    pub used_tokens: u64,
+    /// The size of the context, in tokens; 0: unknown.
+    pub context_tokens: u64,
+}
+
+impl ContextUse {
+    /// The used share in percent, at most 100, rounded down; `None`: the size is unknown.
+    pub fn percent(self) -> Option<u64> {
+        Some((self.used_tokens.saturating_mul(100)).checked_div(self.context_tokens)?.min(100))
+    }
 }
 
 impl LiveState {

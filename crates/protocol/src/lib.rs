@@ -65,6 +65,7 @@ pub mod job;
 mod json_bytes;
 pub mod lease;
 pub mod line;
+pub mod live_plan;
 pub mod memory;
 pub mod message;
 pub mod model;
@@ -122,14 +123,16 @@ pub use approval::{
     AddedText, ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, AskedIn, Asker, Authority,
     ChildQuestion, ChildQuestionStore, Decided, Decision, FirstYes, SecondYes,
 };
-pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
+pub use archive::{
+    Archive, Found, Janitor, Removed, Retention, SearchQuery, SessionChange, ThreadSummary, TranscriptLine,
+};
 pub use attachment::{
     Attachment, AttachmentContent, AttachmentError, AttachmentIntake, BlobDigest, BlobStore, BlobWriter, ByteStream,
     NO_TEXT, NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader, with_spoken,
 };
 pub use channel::{
-    Channel, ChannelError, ChannelProfile, CommandInfo, EndedCall, InboundStream, LiveCall, LiveNews, LiveState,
-    LiveView, Preview, Streaming,
+    Channel, ChannelError, ChannelProfile, CommandInfo, ContextUse, EndedCall, InboundStream, LiveCall, LiveNews,
+    LiveState, LiveView, Preview, Streaming,
 };
 pub use client_tools::{
     CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem,
@@ -167,6 +170,7 @@ pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
 pub use json_bytes::json_bytes;
 pub use lease::Lease;
 pub use line::plain_line;
+pub use live_plan::{LivePlan, LivePlanStep, PlanStepState};
 pub use memory::MemoryOwner;
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, PICTURE_TOKENS, Picture, SILENT_TOKEN, ToolCall,

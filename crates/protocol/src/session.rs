@@ -44,6 +44,8 @@ pub struct SessionFilter {
     pub limit: u32,
     /// Whether the list contains ephemeral sessions too.
     pub ephemeral: bool,
+    /// Whether the list contains the hidden sessions instead of the others.
+    pub hidden: bool,
     /// Only those that were last used at this date or later.
     pub since: Option<UnixMillis>,
     /// Only those behind this place of the list.

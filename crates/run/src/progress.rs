@@ -1,6 +1,8 @@
 //! The progress of a run: the values that change from checkpoint to checkpoint. The queue entry owns it, lends it to
 //! the turn, and gets it back when the turn ends.
 
+use std::sync::Arc;
+
 use belay_agent_loop::LoopState;
 use belay_protocol::{PendingRun, RunStatus, RunUsage, UnixMillis};
 
@@ -26,6 +28,8 @@ pub struct RunProgress {
     pub usage: RunUsage,
     /// The cost of all attempts together, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+    /// The model that answered its last step; `None`: none has answered since the last restart.
+    pub model: Option<Arc<str>>,
     /// The answers of people to approval requests of the run.
     pub answers: Answers,
 }
@@ -48,6 +52,7 @@ impl RunProgress {
             state: pending.state.take().map(|state| Box::new(state_of(pending, state))),
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
+            model: None,
             answers,
         }
     }
@@ -56,7 +61,8 @@ impl RunProgress {
     pub fn lend(&mut self) -> Self {
         let Self { attempt, started_at, begun_at, in_thread, resumed, usage, cost_micro_usd, .. } = *self;
         let (state, answers) = (self.state.take(), std::mem::take(&mut self.answers));
-        Self { attempt, started_at, begun_at, in_thread, resumed, state, usage, cost_micro_usd, answers }
+        let model = self.model.clone();
+        Self { attempt, started_at, begun_at, in_thread, resumed, state, usage, cost_micro_usd, model, answers }
     }
 
     /// Records that this attempt begins.

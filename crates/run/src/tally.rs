@@ -30,6 +30,8 @@ struct Figures {
     day_refused: Option<Shortage>,
     /// Whether untrusted content is in the conversation of some run of the tree.
     untrusted: bool,
+    /// The model that answered the last step of a run of the tree.
+    model: Option<Arc<str>>,
 }
 
 /// Money and requests reserved in the account for a call, until [`Tally::settle`]. If it is dropped unsettled, with the
@@ -201,6 +203,20 @@ impl Tally {
         self.with(|figures| (figures.usage, figures.cost_micro_usd))
     }
 
+    /// Records the model that answered a step of a run of the tree.
+    pub fn note_model(&self, model: &str) {
+        self.with(|figures| {
+            if figures.model.as_deref() != Some(model) {
+                figures.model = Some(model.into());
+            }
+        });
+    }
+
+    /// The model that answered the last step of a run of the tree; `None`: none has since the account was opened.
+    pub fn model(&self) -> Option<Arc<str>> {
+        self.with(|figures| figures.model.clone())
+    }
+
     /// Totals for the stop rules.
     pub fn totals(&self) -> Totals {
         self.with(|figures| Totals {
@@ -278,6 +294,16 @@ mod tests {
         let (usage, cost) = tally.spent();
         assert_eq!((usage.model_calls, cost), (1, 30));
         assert!(tally.admit(&limits(Some(0.000_040), None, None), 1, 10, false).is_ok(), "nothing stays reserved");
+    }
+
+    #[test]
+    fn the_model_of_the_last_step_counts_for_the_whole_tree() {
+        let tally = Tally::new(RunUsage::default(), 0, 0);
+        assert_eq!(tally.model(), None);
+        let child = tally.clone();
+        tally.note_model("large");
+        child.note_model("small");
+        assert_eq!(tally.model().as_deref(), Some("small"));
     }
 
     #[test]

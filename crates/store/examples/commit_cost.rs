@@ -97,6 +97,7 @@ async fn message(store: &SqlStore, lease: &Lease, n: u32) -> Result<(), StoreErr
         reply: Some(TEXT.into()),
         usage: RunUsage { input: 100, output: 20, model_calls: 1, tool_calls: 0, estimated_calls: 1 },
         cost_micro_usd: 10,
+        model: None,
         at: UnixMillis(i64::from(n)),
         said: Vec::new(),
         outbound: None,

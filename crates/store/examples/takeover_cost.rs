@@ -140,6 +140,7 @@ async fn converse(store: &SqlStore, lease: &Lease) -> Result<(), StoreError> {
             reply: Some(TEXT.into()),
             usage: belay_protocol::run::RunUsage::default(),
             cost_micro_usd: 10,
+            model: None,
             at: UnixMillis(i64::from(n)),
             said: Vec::new(),
             outbound: None,

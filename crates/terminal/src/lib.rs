@@ -1,9 +1,9 @@
 //! Text for a terminal: Markdown, a status line, and diffs, as lines of a given width.
 //!
 //! **For**: everything that a person reads on a terminal. [`Answer`] renders a streamed answer block by block,
-//! [`rendered`] a complete text, [`StatusLine`] one line about a working run. [`RunView`] combines them for one run, and
-//! [`LiveArea`] redraws the lines that still change. [`question()`] shows an approval request, and
-//! [`Input`] decides whether typed text is complete.
+//! [`rendered`] a complete text, [`StatusLine`] one line about a working run, [`PlanRows`] its plan. [`RunView`]
+//! combines them for one run, and [`LiveArea`] redraws the lines that still change. [`question()`] shows an approval
+//! request, and [`Input`] decides whether typed text is complete.
 //!
 //! **Does not know**: channels, runs, or where the lines are written. It is pure: it opens no terminal, reads no clock
 //! and no environment.
@@ -13,7 +13,7 @@
 //! the lines are made here.
 //!
 //! Modules in reading order: [`span`](self) and `wrap` (styled text in lines), `markdown` (with `table`, `code` and `language`),
-//! `answer`, `status`, `run_view`, `live_area`, `tool_row`, `question`, `input`, `paste`.
+//! `answer`, `status`, `run_view`, `live_area`, `tool_row`, `plan`, `question`, `input`, `paste`.
 
 mod answer;
 mod code;
@@ -22,6 +22,7 @@ mod language;
 mod live_area;
 mod markdown;
 mod paste;
+mod plan;
 mod question;
 mod run_view;
 mod span;
@@ -33,6 +34,7 @@ pub use answer::Answer;
 pub use input::Input;
 pub use live_area::LiveArea;
 pub use paste::pasted;
+pub use plan::{PlanMark, PlanRows};
 pub use question::{is_folded, question};
 pub use run_view::RunView;
 pub use span::{cut, width};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Answer, Look, StatusLine, rendered};
+use crate::{Answer, Look, PlanRows, StatusLine, rendered};
 
 /// A working run: the text that it writes, and its status line. Finished lines are returned once, in order; the picture
 /// has the lines that still change.
@@ -17,6 +17,9 @@ pub struct RunView {
     is_lost: bool,
     has_ended: bool,
     status: StatusLine,
+    plan: Option<PlanRows>,
+    /// Whether no step of the plan is left, and its line was returned.
+    is_plan_folded: bool,
     /// Lines of earlier steps that were not returned yet.
     ready: Vec<String>,
     /// Whether any line was returned.
@@ -36,6 +39,8 @@ impl RunView {
             is_lost: false,
             has_ended: false,
             status: StatusLine::default(),
+            plan: None,
+            is_plan_folded: false,
             ready: Vec::new(),
             has_output: false,
             is_below_tool: false,
@@ -80,6 +85,21 @@ impl RunView {
         self.status = status;
     }
 
+    /// Sets the plan. One line stays of it as soon as no step is left.
+    pub fn set_plan(&mut self, plan: Option<PlanRows>) {
+        let folded = plan.as_ref().filter(|plan| plan.has_ended()).map(|plan| plan.folded(self.look));
+        if let Some(line) = folded.as_ref().filter(|_| !self.is_plan_folded) {
+            self.tool(line);
+        }
+        self.is_plan_folded = folded.is_some();
+        self.plan = plan;
+    }
+
+    /// The plan while steps of it are left.
+    fn open_plan(&self) -> Option<&PlanRows> {
+        self.plan.as_ref().filter(|_| !self.is_plan_folded)
+    }
+
     /// The run has ended: there is no status line any more.
     pub fn end(&mut self) {
         self.has_ended = true;
@@ -93,15 +113,18 @@ impl RunView {
         lines
     }
 
-    /// The lines that still change: the end of the unfinished block, and the status line. At most `rows` lines.
+    /// The lines that still change: the end of the unfinished block, the plan, and the status line. At most `rows`
+    /// lines; the plan takes at most half of them.
     pub fn picture(&self, elapsed: Duration, rows: usize) -> Vec<String> {
         let mut lines = self.answer.unfinished();
-        let status = !self.has_ended && rows > 0;
-        let skip = lines.len().saturating_sub(rows.saturating_sub(usize::from(status)));
-        lines.drain(..skip);
-        if status {
-            lines.push(self.status.line(elapsed, self.look));
+        let mut below = Vec::new();
+        if !self.has_ended && rows > 0 {
+            below.extend(self.open_plan().map(|plan| plan.rows(self.look, rows / 2)).unwrap_or_default());
+            below.push(self.status.line(elapsed, self.look));
         }
+        let skip = lines.len().saturating_sub(rows.saturating_sub(below.len()));
+        lines.drain(..skip);
+        lines.extend(below);
         lines
     }
 
@@ -114,6 +137,7 @@ impl RunView {
             let mut lines = self.finished();
             lines.extend(self.has_output.then(String::new));
             lines.extend(rendered(answer, self.look));
+            lines.extend(self.open_plan().map(|plan| plan.folded(self.look)));
             return lines;
         };
         let before = rendered(before, self.look);
@@ -125,10 +149,16 @@ impl RunView {
         lines
     }
 
+    /// The line below the answer, with the figures of the run; `None`: none is known.
+    pub fn figures(&self) -> Option<String> {
+        self.status.figures(self.look)
+    }
+
     /// Returns the remaining lines of a run that has no answer.
     pub fn give_up(mut self) -> Vec<String> {
         let mut lines = self.finished();
         lines.extend(self.answer.finish());
+        lines.extend(self.open_plan().map(|plan| plan.folded(self.look)));
         lines
     }
 
@@ -149,6 +179,7 @@ impl RunView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PlanMark;
 
     const LOOK: Look = Look { width: 30, colour: false };
 
@@ -189,6 +220,31 @@ mod tests {
         view.tool("✓ look");
         assert_eq!(view.finished(), ["✓ look"]);
         assert_eq!(view.answered("not streamed"), ["", "not streamed"]);
+    }
+
+    #[test]
+    fn a_plan_stands_above_the_status_line_until_its_steps_have_ended_and_leaves_one_line() {
+        let plan = |marks: [PlanMark; 2]| {
+            let steps = marks.iter().zip(["look", "do"]).map(|(mark, text)| (*mark, text.to_owned()));
+            Some(PlanRows { title: "tidy".into(), held: false, steps: steps.collect() })
+        };
+        let mut view = view(&[(1, "I begin.")]);
+        view.set_plan(plan([PlanMark::InProgress, PlanMark::Pending]));
+        let picture = |view: &RunView, rows| view.picture(Duration::from_secs(3), rows);
+        assert_eq!(
+            picture(&view, 24),
+            ["I begin.", "plan tidy · 0 of 2 steps", "  ▸ look", "  ○ do", "⠋ thinking · 3 s"]
+        );
+        assert_eq!(picture(&view, 4), ["I begin.", "plan tidy · 0 of 2 steps", "  ▸ look", "⠋ thinking · 3 s"]);
+        view.set_plan(plan([PlanMark::Completed, PlanMark::Completed]));
+        view.set_plan(plan([PlanMark::Completed, PlanMark::Completed]));
+        assert_eq!(picture(&view, 24), ["⠋ thinking · 3 s"]);
+        view.push(2, "Tidied");
+        view.end();
+        assert_eq!(view.answered("Tidied"), ["I begin.", "", "✓ plan tidy · 2 of 2 steps", "", "Tidied"]);
+        let mut view = RunView::new(LOOK);
+        view.set_plan(plan([PlanMark::Completed, PlanMark::Pending]));
+        assert_eq!(view.give_up(), ["▸ plan tidy · 1 of 2 steps"]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use belay_text::figures::{dollars, known, tokens};
+
 use crate::Look;
 use crate::span::{Span, cut, painted, width};
 
@@ -21,6 +23,8 @@ pub struct StatusLine {
     pub tokens: u64,
     /// The cost of the run so far, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+    /// How full the context of the model is, in percent; `None`: unknown.
+    pub context_percent: Option<u64>,
 }
 
 impl StatusLine {
@@ -50,6 +54,18 @@ impl StatusLine {
         painted(&[Span::dim(text)], look.colour)
     }
 
+    /// The line below the answer of the run: how full the context is, the tokens and the cost. `None`: nothing is
+    /// known. It is at most as wide as the terminal: first the cost is left out, then the tokens.
+    pub fn figures(&self, look: Look) -> Option<String> {
+        let most = look.width.max(1);
+        let mut facts = known(self.context_percent, self.tokens, self.cost_micro_usd);
+        while facts.len() > 1 && width(&facts.join(" · ")) > most {
+            facts.pop();
+        }
+        let line = facts.join(" · ");
+        (!line.is_empty()).then(|| painted(&[Span::dim(cut(&line, most))], look.colour))
+    }
+
     fn action(&self) -> String {
         let Some((name, argument)) = self.tools.first() else { return "thinking".to_owned() };
         let one = [name.as_str(), argument.as_str()].map(belay_text::escaped_line).join(" ");
@@ -58,19 +74,6 @@ impl StatusLine {
             more => format!("{more} more and {}", one.trim_end()),
         }
     }
-}
-
-fn tokens(count: u64) -> String {
-    match count {
-        0..10_000 => format!("{count} tokens"),
-        10_000..1_000_000 => format!("{} k tokens", count / 1000),
-        _ => format!("{:.1} M tokens", count as f64 / 1e6),
-    }
-}
-
-fn dollars(micro_usd: u64) -> String {
-    let digits = if micro_usd < 1_000_000 { 4 } else { 2 };
-    format!("${:.digits$}", micro_usd as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -94,10 +97,28 @@ mod tests {
             (tool("a\x1b[2Jb"), 0, 0, 80, "⠋ run_command a\\u{1b}[2Jb · 12 s"),
             (two, 0, 2_500_000, 80, "⠋ 1 more and list_files · 12 s · $2.50"),
         ] {
-            let status = StatusLine { tools, tokens, cost_micro_usd: cost };
+            let status = StatusLine { tools, tokens, cost_micro_usd: cost, context_percent: None };
             let line = status.line(Duration::from_secs(12), Look { width, colour: false });
             assert_eq!(line, expected, "{width}");
         }
+    }
+
+    #[test]
+    fn the_figures_fit_the_terminal_and_are_left_out_while_nothing_is_known() {
+        for (context_percent, tokens, cost_micro_usd, width, expected) in [
+            (Some(12), 1234, 3000, 80, Some("context 12 % · 1234 tokens · $0.0030")),
+            (Some(0), 12_345, 0, 80, Some("context below 1 % · 12 k tokens")),
+            (Some(12), 1234, 3000, 30, Some("context 12 % · 1234 tokens")),
+            (Some(12), 1234, 3000, 20, Some("context 12 %")),
+            (Some(12), 1234, 3000, 6, Some("conte…")),
+            (None, 1234, 0, 80, Some("1234 tokens")),
+            (None, 0, 0, 80, None),
+        ] {
+            let status = StatusLine { tokens, cost_micro_usd, context_percent, ..StatusLine::default() };
+            assert_eq!(status.figures(Look { width, colour: false }).as_deref(), expected, "{width}");
+        }
+        let status = StatusLine { tokens: 7, ..StatusLine::default() };
+        assert_eq!(status.figures(Look { width: 80, colour: true }).as_deref(), Some("\x1b[2m7 tokens\x1b[0m"));
     }
 
     #[test]

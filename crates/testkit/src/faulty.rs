@@ -20,9 +20,10 @@ use belay_protocol::{
     Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
     RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions,
     RunReader, RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret, SecretVault, SentMessage, Seq,
-    SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SignIn, SignInStore,
-    SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId, ThreadSummary,
-    TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled, WorkLease,
+    SessionChange, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SignIn,
+    SignInStore, SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId,
+    ThreadSummary, TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled,
+    WorkLease,
 };
 use tokio::sync::watch;
 
@@ -171,7 +172,7 @@ faulty! {
     Archive {
         SearchArchive => search(query: SearchQuery) -> Vec<Found>;
         ListThreads => threads(session: &SessionKey) -> Vec<ThreadSummary>;
-        SetTitle => set_title(session: &SessionKey, title: Option<String>) -> ();
+        ChangeSession => change_session(session: &SessionKey, change: SessionChange) -> ();
         ReadTranscript => transcript(thread: ThreadId, after: u64, limit: u32) -> Vec<TranscriptLine>;
         DeleteSession => delete_session(lease: &Lease, at: UnixMillis) -> Removed;
         Prune => prune(old: Retention, most: u32) -> Removed;

@@ -9,7 +9,7 @@
 //! question about a call.
 //!
 //! [`untrusted`] writes the markers around untrusted content, and removes them from the text for people. [`near`] finds the
-//! known name that is most similar to a mistyped one.
+//! known name that is most similar to a mistyped one. [`figures`] writes tokens, cost and context of a run in words.
 //!
 //! **Does not know**: who wrote the text, where it is shown, or how long it may be. It is pure.
 //!
@@ -18,6 +18,7 @@
 //! things are removed on purpose: direction marks (U+200E, U+200F, U+061C), flags that consist of tag characters
 //! (Scotland becomes a black flag), and selectors of rare letter forms.
 
+pub mod figures;
 pub mod markdown;
 pub mod near;
 pub mod question;

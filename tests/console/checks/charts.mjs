@@ -19,6 +19,7 @@ const COSTS = { by: 'day', first_day: '2025-12-02', last_day: '2026-01-14', rows
 const PURPOSES = { ...COSTS, by: 'day_purpose', rows: [['2026-01-14 chat', 1_500_000], ['2026-01-14 job', 500_000], ['2026-01-13 job', 3_500_000]]
   .map(([key, cost_micro_usd]) => ({ ...cost(0, cost_micro_usd), key })) };
 const CHANNELS = { ...ENDS, ends: ENDS.ends.map((one, i) => ({ ...one, channel: i === 1 ? 'telegram' : 'http' })) };
+const MODELS = { ...ENDS, ends: ENDS.ends.map((one, i) => ({ ...one, model: i === 1 ? '' : '<i>large</i>' })) };
 const HOUR_MS = 3600e3;
 
 async function world(browser) {
@@ -94,6 +95,16 @@ group('charts', world, async ({ visitor, daemon }) => {
     await page.getByRole('heading', { name: 'Channels' }).waitFor();
     assert.deepEqual(await columns(page, 14), [['c1', 0.5, 0, 20], ['c2', 6.5, 0, 40], ['c1', 13.5, 0, 80]]);
     await page.getByRole('row', { name: 'http 50 40 10 71.4 %' }).waitFor();
+    await page.close();
+  });
+
+  check('the ends are stacked by model too', async ({ visitor }) => {
+    const page = await given(visitor, 1280, 'ends', (query) => (query.get('models') ? MODELS : ENDS));
+    await page.getByRole('combobox', { name: 'By' }).selectOption('model');
+    await page.getByRole('heading', { name: 'Models' }).waitFor();
+    assert.deepEqual(await columns(page, 14), [['c1', 0.5, 0, 20], ['c2', 6.5, 0, 40], ['c1', 13.5, 0, 80]]);
+    await page.getByRole('row', { name: '<i>large</i> 50 40 10 71.4 %' }).waitFor();
+    await page.getByRole('row', { name: 'no model 20 20 0 28.6 %' }).waitFor();
     await page.close();
   });
 

@@ -124,4 +124,19 @@ group('chat', world, end, () => {
     assert.ok(!(await daemon.get('sessions')).sessions.some(({ session }) => session === 'whole'));
     await page.close();
   });
+
+  check('a conversation is hidden, listed among the hidden ones, and shown again', async ({ visitor, daemon }) => {
+    await daemon.say('out of the way', 'hello');
+    const page = await visitor.open('#/chat');
+    const row = page.locator('.sessions li').filter({ hasText: 'hello' }).filter({ has: page.locator('a[title="out of the way"]') });
+    await row.getByRole('button', { name: 'Hide' }).click();
+    await row.waitFor({ state: 'detached' });
+    assert.ok((await daemon.get('sessions/out%20of%20the%20way')).hidden);
+    await page.getByRole('checkbox', { name: 'Hidden' }).check();
+    await row.getByRole('button', { name: 'Show again' }).click();
+    await page.getByText('No conversation is hidden.').waitFor();
+    await page.getByRole('checkbox', { name: 'Hidden' }).uncheck();
+    await row.waitFor();
+    await page.close();
+  });
 });

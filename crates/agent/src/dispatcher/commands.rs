@@ -9,6 +9,7 @@ use super::control::operators_only;
 use super::freeze::for_everybody;
 use super::named::{Named, several};
 use super::{Dispatcher, Flow, help};
+use crate::figures;
 use crate::mail::{LaneCommand, LaneMail, LaneOrder, PlanOrder};
 use crate::queue::BUSY_RETRY;
 use crate::stats;
@@ -86,10 +87,8 @@ impl Dispatcher {
                 self.routine_command(command, word, sent, inbound, ack);
                 return Flow::Continue;
             }
-            Command::Memory(command) => {
-                self.memory_command(command, word, sent, inbound, ack);
-                return Flow::Continue;
-            }
+            Command::Memory(command) => return self.memory_command(command, word, sent, inbound, ack),
+            Command::Hide => return self.hide_command(word, sent, inbound, ack),
             Command::People(request) => {
                 self.people_command(request, word, sent, inbound, ack);
                 return Flow::Continue;
@@ -214,7 +213,8 @@ impl Dispatcher {
                 true => stats::with_money(&services, status).await,
                 false => status,
             };
-            let reply = status_text(&status, &model, &inbound);
+            let here = figures::line(&services, &inbound).await;
+            let reply = status_text(&status, &model, &inbound, here);
             ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false }));
             notifier.say(inbound.reply_to, reply);
         });
@@ -222,8 +222,8 @@ impl Dispatcher {
     }
 }
 
-/// The status. Operators see all runs, others only those of their conversation.
-fn status_text(status: &StatusReport, model: &str, inbound: &Inbound) -> String {
+/// The status. Operators see all runs, others only those of their conversation. `here`: a line about the conversation.
+fn status_text(status: &StatusReport, model: &str, inbound: &Inbound, here: Option<String>) -> String {
     let all = inbound.principal.is_operator();
     let shown = status.running.iter().filter(|run| all || run.session == inbound.session);
     let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
@@ -240,6 +240,9 @@ fn status_text(status: &StatusReport, model: &str, inbound: &Inbound) -> String 
     );
     if !status.degraded.is_empty() {
         text = format!("{}\n{text}", degraded_text(&status.degraded));
+    }
+    if let Some(line) = here {
+        text.push_str(&format!("\n{line}"));
     }
     for run in shown.take(10) {
         text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));

@@ -6,7 +6,7 @@ use belay_protocol::{
     AckSender, Audience, Forgotten, Inbound, MemoryOwner, Note, NoteStore, Refusal, Sent, StoreError,
 };
 
-use super::Dispatcher;
+use super::{Dispatcher, Flow};
 use crate::submission::MemoryCommand;
 use belay_run::live::RunOrigin;
 
@@ -25,7 +25,7 @@ impl Dispatcher {
         sent: Option<Sent>,
         inbound: Inbound,
         ack: AckSender,
-    ) {
+    ) -> Flow {
         let services = self.services.clone();
         let audience = inbound.provenance.as_ref().map_or(Audience::Person, |provenance| provenance.audience);
         let owner = services.run.memory.owner_in(&RunOrigin::of(&inbound), &inbound.session, audience);
@@ -33,6 +33,7 @@ impl Dispatcher {
         self.background(async move {
             answer.carry_out(true, carry_out(&*services.store.notes, command, &owner)).await;
         });
+        Flow::Continue
     }
 }
 

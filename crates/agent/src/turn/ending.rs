@@ -60,6 +60,7 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     let unstored = delegate.core.journal.remainder(&context.messages);
     let mut progress = job.progress.lend();
     (progress.usage, progress.cost_micro_usd) = delegate.core.tally.spent();
+    progress.model = delegate.core.tally.model().or(progress.model);
     let told = match lease_lost || deferred || delegate.asking.is_some() {
         true => None,
         false => compose::told(&delegate, &context, &end, reply.clone()),

@@ -111,6 +111,10 @@ async fn what_calls_are_for_has_a_budget_of_its_own() {
     assert_eq!(agent.one.ask("alice", "hello?").await, "hello");
     let told = agent.one.command("alice", "/status").await;
     assert!(told.contains("Spent today: 0.0017 of 0.10") && told.contains("For jobs: 0.0017 of 0.01"), "{told}");
+    assert!(
+        told.contains("\nThis conversation and its newest run: context ") && told.contains(" · 30 tokens"),
+        "{told}"
+    );
     agent.shut_down().await;
 
     let mut next = setup.next_boot(priced(vec![Scripted::text("still here").with_usage(10, 20)]));

@@ -196,3 +196,20 @@ async fn a_session_of_one_request_goes_a_day_after_its_last_use_unless_something
     assert_eq!(listed(SessionFilter::all(9)).await, ["ada", "asks"]);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hidden_conversation_leaves_the_lists_until_its_next_message() {
+    let setup = Setup::new(ScriptedModel::new(vec![Scripted::text("one"), Scripted::text("two")]));
+    let mut agent = setup.start().await;
+    assert!(agent.one.command("alice", "/hide").await.starts_with("Nothing was said here yet"));
+    let listed = async |hidden: bool| {
+        let filter = SessionFilter { hidden, ..SessionFilter::lasting(9) };
+        setup.store.sessions.sessions(filter).await.expect("readable").len()
+    };
+    assert_eq!(agent.one.ask("alice", "hello").await, "one");
+    assert!(agent.one.command("alice", "/hide").await.starts_with("Hidden:"));
+    assert_eq!((listed(false).await, listed(true).await), (0, 1));
+    assert_eq!(agent.one.ask("alice", "hello again").await, "two");
+    assert_eq!((listed(false).await, listed(true).await), (1, 0));
+    agent.shut_down().await;
+}

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use belay_protocol::{ApprovalId, LiveNews, LiveState, LiveView, RunId};
+use belay_protocol::{ApprovalId, ContextUse, LiveNews, LiveState, LiveView, RunId};
 use belay_terminal::{Look, RunView, StatusLine, ToolRow, is_folded, question, rendered};
 
+use crate::plan_rows::plan_rows;
 use crate::tool_rows::ToolRows;
 
 use super::deliveries::Deliveries;
@@ -82,9 +83,11 @@ impl Live {
     /// Takes what the run does now, with the rows of the calls that have ended.
     fn take(&mut self, state: LiveState, rows: &[ToolRow], look: Look) {
         rows.iter().for_each(|row| self.view.tool(&row.line(look)));
+        self.view.set_plan(state.plan.as_deref().map(plan_rows));
         let tools = state.calls.into_iter().map(|call| (call.tool, call.argument)).collect();
         let (tokens, cost_micro_usd) = (state.tokens, state.cost_micro_usd);
-        self.view.set_status(StatusLine { tools, tokens, cost_micro_usd });
+        let context_percent = state.context.and_then(ContextUse::percent);
+        self.view.set_status(StatusLine { tools, tokens, cost_micro_usd, context_percent });
     }
 }
 
@@ -251,7 +254,10 @@ impl State {
             }
             Kind::Notice => escaped(&shown.text).lines().map(str::to_owned).collect(),
             Kind::Message => match self.live.take_if(|live| Some(live.run) == shown.run && live.ended.is_some()) {
-                Some(live) => live.view.answered(&shown.text),
+                Some(live) => {
+                    let figures = live.view.figures();
+                    live.view.answered(&shown.text).into_iter().chain(figures).collect()
+                }
                 None => rendered(&shown.text, look),
             },
         }
@@ -344,6 +350,23 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
+
+    #[test]
+    fn the_figures_of_a_run_stand_below_its_answer_and_below_no_other_text() {
+        let (above, _printed) = sync_channel(1);
+        let mut board = Board::new(above, Arc::default(), false);
+        let run = RunId::new();
+        let context = Some(ContextUse { used_tokens: 120, context_tokens: 1000 });
+        let state = LiveState { tokens: 1234, cost_micro_usd: 3000, context, ..LiveState::default() };
+        let message = |text: &str| Shown { text: text.into(), kind: Kind::Message, run: Some(run) };
+        for news in [LiveNews::Began, LiveNews::State(state), LiveNews::Ended { answered: true }] {
+            LiveView::show(&board, run, news);
+        }
+        Sink::show(&mut board, &message("done")).expect("it waits");
+        assert_eq!(board.frame(24).lines, ["done", "context 12 % · 1234 tokens · $0.0030"]);
+        Sink::show(&mut board, &message("a notice")).expect("it waits");
+        assert_eq!(board.frame(24).lines, ["a notice"]);
+    }
 
     #[test]
     fn more_shows_each_open_question_whole() {

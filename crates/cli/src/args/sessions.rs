@@ -29,6 +29,15 @@ pub enum SessionsCommand {
     Search(SearchArgs),
     /// Export a session
     Export(ExportArgs),
+    /// Leave a session out of lists until its next message (operators)
+    Hide {
+        /// The session.
+        #[command(flatten)]
+        session: SessionArgs,
+        /// List it again
+        #[arg(long)]
+        restore: bool,
+    },
     /// Delete a session and everything that belongs to it (operators)
     Delete(SessionArgs),
     /// Delete now everything that is older than the settings allow (operators)
@@ -62,6 +71,9 @@ pub struct SessionsListArgs {
     /// List also the sessions that were created for one OpenAI request without a session name
     #[arg(long)]
     pub all: bool,
+    /// List the hidden sessions instead of the others
+    #[arg(long)]
+    pub hidden: bool,
 }
 
 /// Arguments of the `belay sessions` subcommands that take a key.

@@ -1,7 +1,9 @@
 //! `belay chat`: the prompt of the daemon, attached to a running daemon over its control socket.
 
+mod figures;
 pub(super) mod follow;
 mod lists;
+mod plan;
 
 use std::collections::HashMap;
 use std::future::{Future, pending};
@@ -179,6 +181,10 @@ impl<'a> Chat<'a> {
                         state.send_replace(None); // after a pause
                     }
                     if let Streaming::Live(view) = self.terminal.streaming() {
+                        if news == (LiveNews::Ended { answered: true }) {
+                            let state = figures::of(self.client, self.session, run, self.follow.state(run)).await;
+                            view.show(run, LiveNews::State(state));
+                        }
                         view.show(run, news);
                     }
                 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use belay_channels::ToolRows;
+use belay_channels::{ToolRows, plan_rows};
 use belay_program::environment::Environment;
 use belay_protocol::{LiveNews, LiveView, RunId};
 use belay_terminal::{LiveArea, Look, RunView, StatusLine, rendered};
@@ -149,10 +149,12 @@ impl LiveView for AnswerScreen {
                 if self.answers {
                     rows.iter().for_each(|row| view.tool(&row.line(look)));
                 }
+                view.set_plan(now.plan.as_deref().filter(|_| self.answers).map(plan_rows));
                 view.set_status(StatusLine {
                     tools: now.calls.into_iter().map(|call| (call.tool, call.argument)).collect(),
                     tokens: now.tokens,
                     cost_micro_usd: now.cost_micro_usd,
+                    context_percent: None,
                 });
             }
             (LiveNews::Ended { answered: true }, Some((view, _))) => view.end(),

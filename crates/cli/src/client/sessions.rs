@@ -1,11 +1,11 @@
-//! `belay sessions`: lists, shows, searches, exports and deletes sessions.
+//! `belay sessions`: lists, shows, searches, exports, hides and deletes sessions.
 
 use std::path::Path;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::{Client, duration_text, number, since, text};
 use crate::args::{ClientArgs, ExportArgs, SearchArgs, SessionArgs, SessionsCommand, SessionsListArgs};
@@ -20,6 +20,7 @@ pub async fn one(command: &SessionsCommand, env: &Environment, out: Output<'_>) 
         SessionsCommand::Show(args) => show(args, env, out).await,
         SessionsCommand::Search(args) => search(args, env, out).await,
         SessionsCommand::Export(args) => export(args, env, out).await,
+        SessionsCommand::Hide { session, restore } => hide(session, *restore, env, out).await,
         SessionsCommand::Delete(args) => delete(args, env, out).await,
         SessionsCommand::Prune { client, dry_run } => prune(client, *dry_run, env, out).await,
         SessionsCommand::ForgetSecrets { session, name } => forget(session, name.as_deref(), env, out).await,
@@ -28,7 +29,8 @@ pub async fn one(command: &SessionsCommand, env: &Environment, out: Output<'_>) 
 
 /// Lists sessions, most recently used first.
 pub async fn list(args: &SessionsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let query: Vec<(&str, &str)> = args.all.then_some(("all", "true")).into_iter().collect();
+    let asked = [(args.all, "all"), (args.hidden, "hidden")].into_iter().filter(|(is_asked, _)| *is_asked);
+    let query: Vec<(&str, &str)> = asked.map(|(_, name)| (name, "true")).collect();
     let client = Client::find(&args.client, env)?;
     let answer = client.list(&["api", "v1", "sessions"], &query, "sessions", args.limit).await?;
     if args.client.json {
@@ -118,6 +120,20 @@ pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
         Failure::new(Exit::Failed, format!("{} cannot be written: {error}", file.display()))
             .next("name another file with -o, or leave it out")
     })
+}
+
+/// Leaves a session out of lists, or lists it again.
+async fn hide(args: &SessionArgs, restore: bool, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let body = json!({ "hidden": !restore });
+    let answer = Client::find(&args.client, env)?.put(&["api", "v1", "sessions", &args.key], &body).await?;
+    if args.client.json {
+        out.json(&answer);
+    } else if restore {
+        out.line(&format!("{} is listed again", args.key));
+    } else {
+        out.line(&format!("{} is left out of lists until its next message", args.key));
+    }
+    Ok(Exit::Fine)
 }
 
 /// Deletes a session.

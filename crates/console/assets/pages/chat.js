@@ -1,7 +1,7 @@
 // Chat: the conversations, and one of them with its answers as they are written, its questions and its files.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../vendor/preact.js';
-import { path, post } from '../lib/api.js';
+import { path, post, put } from '../lib/api.js';
 import { Composer } from '../lib/composer.js';
 import { visible } from '../lib/format.js';
 import { useFollow } from '../lib/hooks.js';
@@ -19,16 +19,17 @@ const SHOWN = 100;
 export default function Chat({ parts, role }) {
   const fresh = useMemo(newSession, [parts[0]]);
   const session = parts[0] ?? fresh;
-  const sessions = useList('sessions', 'sessions', {}, { page: SESSIONS, every: 15000 });
+  const [hidden, setHidden] = useState(false);
+  const sessions = useList('sessions', 'sessions', hidden ? { hidden } : {}, { page: SESSIONS, every: 15000 });
   const begin = () => { location.hash = `/${chatLink(newSession())}`; };
   return html`<${Page} title="Chat" aside=${html`<button onClick=${begin}>New conversation</button>`}>
     <div class=${parts[0] ? 'chat' : 'chat list'}>
-      <${Sessions} list=${sessions} current=${session} />
+      <${Sessions} list=${sessions} current=${session} role=${role} hidden=${hidden} setHidden=${setHidden} />
       <${Conversation} key=${session} session=${session} ended=${sessions.reload} role=${role} />
     </div></${Page}>`;
 }
 
-function Sessions({ list, current }) {
+function Sessions({ list, current, role, hidden, setHidden }) {
   const [find, setFind] = useState('');
   const all = list.rows;
   const words = find.trim().toLowerCase();
@@ -40,16 +41,19 @@ function Sessions({ list, current }) {
   return html`<div class="sessions">
     <form onSubmit=${open} role="search"><label class="hidden" for="find">Find a conversation</label>
       <input id="find" type="search" placeholder="Find, or open by name" value=${find}
-        onInput=${(event) => setFind(event.target.value)} /></form>
+        onInput=${(event) => setFind(event.target.value)} />
+      <label class="check small"><input type="checkbox" checked=${hidden} onChange=${(event) => setHidden(event.currentTarget.checked)} /> Hidden</label></form>
     <${Failure} error=${list.error} retry=${list.reload} />
     <ul>${found.map((one) => html`<li key=${one.session}>
       <${Go} to=${chatLink(one.session)} title=${visible(one.session)}
         aria-current=${one.session === current ? 'page' : undefined}>
         <${Text} value=${one.title ?? one.session} />
         <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span
-          class="state live">${one.open_runs} open</span>` : ''}</span></${Go}></li>`)}</ul>
+          class="state live">${one.open_runs} open</span>` : ''}</span></${Go}>
+      ${role === 'operator' && html`<${Act} kind="link" title=${hidden ? 'List it again' : 'Leave it out of lists until its next message'}
+        action=${() => put(path`sessions/${one.session}`, { hidden: !hidden })} done=${list.reload}>${hidden ? 'Show again' : 'Hide'}</${Act}>`}</li>`)}</ul>
     ${list.value && !found.length && html`<${Empty}>${words ? 'Press Enter to open it by its name.'
-      : 'No conversation yet. Write the first message.'}</${Empty}>`}
+      : hidden ? 'No conversation is hidden.' : 'No conversation yet. Write the first message.'}</${Empty}>`}
     ${!words && html`<${More} list=${list} />`}
   </div>`;
 }

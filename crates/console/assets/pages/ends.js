@@ -10,7 +10,12 @@ import { Fold, Go, Loaded, Page, State, Table, Text } from '../lib/ui.js';
 
 const TIMES = [['hour 24h', '24 hours'], ['hour 48h', '48 hours'], ['hour 168h', '7 days, by hour'], ['day 14d', '14 days'],
   ['day 30d', '30 days'], ['day 90d', '90 days']];
-const SPLITS = [['reason', 'Reason'], ['channel', 'Channel']];
+const SPLITS = [['reason', 'Reason'], ['channel', 'Channel'], ['model', 'Model']];
+/** What each split but that by reason asks for, and how it names an end. */
+const PARTS = {
+  channel: { query: { channels: true }, head: 'Channel', heading: 'Channels', of: (end) => end.channel },
+  model: { query: { models: true }, head: 'Model', heading: 'Models', of: ({ model }) => (model === '' ? 'no model' : model) },
+};
 const STEP_MS = { hour: 3600e3, day: 86400e3 };
 
 const words = (name) => String(name).replaceAll('_', ' ');
@@ -19,7 +24,7 @@ export default function Ends() {
   const [time, set] = useState('day 14d');
   const [split, divide] = useState('reason');
   const [by, since] = time.split(' ');
-  const load = useLoad((signal) => get('ends', { by, since, ...(split === 'channel' && { channels: true }) }, signal), [time, split], { every: 30000 });
+  const load = useLoad((signal) => get('ends', { by, since, ...PARTS[split]?.query }, signal), [time, split], { every: 30000 });
   return html`<${Page} title="Ends">
     <${Fold}><form class="filters row"><${Choice} label="Time" value=${time} options=${TIMES} set=${set} />
       <${Choice} label="By" value=${split} options=${SPLITS} set=${divide} /></form></${Fold}>
@@ -28,14 +33,14 @@ export default function Ends() {
 }
 
 /** The counts by period and by reason. Periods without an end are part of the result. */
-function sum({ by, since, until, ends }) {
+function sum({ by, since, until, ends }, part) {
   const step = STEP_MS[by];
   const periods = new Map();
   for (let at = Math.floor(Date.parse(since) / step) * step; at < Date.parse(until); at += step) {
     periods.set(at, { at, all: 0, ends: [] });
   }
   const reasons = new Map();
-  const channels = new Map();
+  const parts = new Map();
   for (const end of ends) {
     const period = periods.get(Date.parse(end.at));
     if (period) {
@@ -45,29 +50,31 @@ function sum({ by, since, until, ends }) {
     const key = `${end.reason} ${end.status}`;
     const known = reasons.get(key) ?? { ...end, key, count: 0 };
     reasons.set(key, { ...known, count: known.count + end.count });
-    if (end.channel !== undefined) {
-      const one = channels.get(end.channel) ?? { channel: end.channel, count: 0, completed: 0, failed: 0 };
+    const name = part?.of(end);
+    if (name !== undefined) {
+      const one = parts.get(name) ?? { name, count: 0, completed: 0, failed: 0 };
       one.count += end.count;
       if (end.status in one) one[end.status] += end.count;
-      channels.set(end.channel, one);
+      parts.set(name, one);
     }
   }
   const most = (all) => [...all.values()].sort((a, b) => b.count - a.count);
-  return { periods: [...periods.values()], reasons: most(reasons), channels: most(channels) };
+  return { periods: [...periods.values()], reasons: most(reasons), parts: most(parts) };
 }
 
 /** The most frequent reasons have a colour each; the others share the last one. */
 const SERIES = 5;
 
 function Report({ report, split }) {
-  const { periods, reasons, channels } = useMemo(() => sum(report), [report]);
+  const part = PARTS[split];
+  const { periods, reasons, parts } = useMemo(() => sum(report, part), [report, part]);
   const all = reasons.reduce((count, reason) => count + reason.count, 0);
   return html`
     <p>${number(all)} ${all === 1 ? 'run has' : 'runs have'} ended since ${exact(report.since)}.</p>
-    ${all > 0 && html`<${Chart} periods=${periods} kinds=${split === 'channel' ? kindsOf(channels, ({ channel }) => channel, (end) => end.channel)
+    ${all > 0 && html`<${Chart} periods=${periods} kinds=${part ? kindsOf(parts, ({ name }) => name, part.of)
       : kindsOf(reasons, (one) => `${words(one.reason)} (${one.status})`, (end) => `${end.reason} ${end.status}`, ({ key }) => key)} by=${report.by} split=${split} />`}
-    ${split === 'channel' && html`<h2>Channels</h2><${Table} rows=${channels} keyOf=${(row) => row.channel} empty="No run has ended in this time." lines columns=${[
-      ['Channel', (row) => html`<${Text} value=${row.channel} />`],
+    ${part && html`<h2>${part.heading}</h2><${Table} rows=${parts} keyOf=${(row) => row.name} empty="No run has ended in this time." lines columns=${[
+      [part.head, (row) => html`<${Text} value=${row.name} />`],
       ['Runs', (row) => number(row.count), 'number'],
       ['Completed', (row) => number(row.completed), 'number'],
       ['Failed', (row) => number(row.failed), 'number'],

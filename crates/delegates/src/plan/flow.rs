@@ -318,6 +318,9 @@ impl<'a> PlanFlow<'a> {
         if let Some(shown) = self.shown() {
             self.core.live.plan.show(shown);
         }
+        if let Some(plan) = self.state.plans.active() {
+            self.core.live.display.planned(|| plan.displayed(self.state.held));
+        }
     }
 
     /// Stores the messages that were taken as part of the run.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use belay_protocol::{LivePlan, LivePlanStep, PlanStepState};
 use serde::{Deserialize, Serialize};
 
 /// Most plans of one run. 16: a model does not keep more apart.
@@ -50,6 +51,16 @@ impl StepStatus {
             Self::Completed => '✓',
             Self::Blocked => '!',
             Self::Dropped => '-',
+        }
+    }
+
+    fn displayed(self) -> PlanStepState {
+        match self {
+            Self::NotStarted => PlanStepState::Pending,
+            Self::InProgress => PlanStepState::InProgress,
+            Self::Completed => PlanStepState::Completed,
+            Self::Blocked => PlanStepState::Blocked,
+            Self::Dropped => PlanStepState::Dropped,
         }
     }
 
@@ -122,6 +133,12 @@ impl Plan {
             (step.status.is_active() && needs_ended && !is_running(at)).then_some(at)
         };
         self.steps.iter().enumerate().find_map(ready)
+    }
+
+    /// The plan for a display. `held`: whether its next step waits for a person.
+    pub(super) fn displayed(&self, held: bool) -> LivePlan {
+        let step = |step: &PlanStep| LivePlanStep { text: step.text.clone(), state: step.status.displayed() };
+        LivePlan { title: self.title.clone(), held, steps: self.steps.iter().map(step).collect() }
     }
 
     /// Whether no step is left.

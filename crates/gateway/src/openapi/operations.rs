@@ -367,8 +367,8 @@ fn sessions() -> Vec<Operation> {
             .query::<archive::SearchParams>()
             .json::<archive::FoundList>(200, "The messages.")
             .errors(&[404]),
-        operator(PUT, "/api/v1/sessions/{key}", "renameSession", "Gives the conversation of a session a title")
-            .body::<archive::Rename>()
+        operator(PUT, "/api/v1/sessions/{key}", "changeSession", "Gives a session a title, hides it or shows it again")
+            .body::<archive::SessionChanges>()
             .json::<SessionSummary>(200, "The session."),
         operator(DELETE, "/api/v1/sessions/{key}", "deleteSession", "Deletes a session with all its data")
             .optional_body::<status::Nothing>()

@@ -11,8 +11,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::archive::QUERY_MAX_BYTES;
 use belay_protocol::{
-    Ack, Archive, Control, Found, Removed, SearchQuery, SessionKey, SessionSummary, StoreError, ThreadSummary,
-    plain_line,
+    Ack, Archive, Control, Found, Removed, SearchQuery, SessionChange, SessionKey, SessionSummary, StoreError,
+    ThreadSummary, plain_line,
 };
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -187,33 +187,50 @@ pub(crate) struct Deleted {
 /// Longest title in characters.
 const TITLE_MAX: usize = 200;
 
-/// The title of a conversation.
+/// Changes of a session. At least one is needed.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Rename {
-    /// One line of at most 200 characters; empty: the first words of the conversation.
-    title: String,
+pub(crate) struct SessionChanges {
+    /// The title of its current conversation: one line of at most 200 characters; empty: the first words of the
+    /// conversation.
+    title: Option<String>,
+    /// Whether lists leave it out until its next message.
+    hidden: Option<bool>,
 }
 
-/// Gives the current conversation of a session a title; operators only.
-pub(crate) async fn rename(
+impl SessionChanges {
+    fn changes(&self) -> Result<Vec<SessionChange>, ApiError> {
+        let title = self.title.as_deref().map(str::trim);
+        if title.is_some_and(|title| title.chars().count() > TITLE_MAX || title.contains(char::is_control)) {
+            return Err(ApiError::invalid(format!("title: one line of at most {TITLE_MAX} characters")));
+        }
+        // Other line breaks and hidden characters are no control characters.
+        let title =
+            title.map(|title| plain_line(title, TITLE_MAX)).map(|title| Some(title).filter(|it| !it.is_empty()));
+        let hidden = self.hidden.map(|hidden| if hidden { SessionChange::Hide } else { SessionChange::Show });
+        let changes: Vec<_> = title.map(SessionChange::Title).into_iter().chain(hidden).collect();
+        if changes.is_empty() {
+            return Err(ApiError::invalid("title or hidden: one of them is needed"));
+        }
+        Ok(changes)
+    }
+}
+
+/// Gives the current conversation of a session a title, hides the session or shows it again; operators only.
+pub(crate) async fn change(
     State(app): State<Shared>,
     Operator(_): Operator,
     session: VisibleSession,
-    JsonBody(Rename { title }): JsonBody<Rename>,
+    JsonBody(body): JsonBody<SessionChanges>,
 ) -> Result<Json<SessionSummary>, ApiError> {
-    let key = session.into_key();
-    let title = title.trim();
-    if title.chars().count() > TITLE_MAX || title.contains(char::is_control) {
-        return Err(ApiError::invalid(format!("title: one line of at most {TITLE_MAX} characters")));
-    }
-    // Other line breaks and hidden characters are no control characters.
-    let title = plain_line(title, TITLE_MAX);
+    let (key, changes) = (session.into_key(), body.changes()?);
     if app.sessions.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
-    app.archive.set_title(&key, (!title.is_empty()).then_some(title)).await?;
+    for change in changes {
+        app.archive.change_session(&key, change).await?;
+    }
     app.sessions.session(&key).await?.map(Json).ok_or_else(|| no_such_session(&key))
 }
 

@@ -27,6 +27,9 @@ pub(crate) struct EndParams {
     /// Whether the channels are counted apart.
     #[serde(default)]
     channels: bool,
+    /// Whether the models are counted apart: for each run, the one that answered its last step.
+    #[serde(default)]
+    models: bool,
 }
 
 /// The ends of a time.
@@ -50,12 +53,16 @@ pub(crate) struct End {
     /// The channel of the runs, if channels are counted apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
+    /// The model that answered the last step of the runs, if models are counted apart; empty: it is not known, or none
+    /// has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
     count: u64,
 }
 
 impl From<EndCount> for End {
-    fn from(EndCount { at, reason, channel, count }: EndCount) -> Self {
-        Self { at, reason, layer: reason.layer(), status: reason.status(), channel, count }
+    fn from(EndCount { at, reason, channel, model, count }: EndCount) -> Self {
+        Self { at, reason, layer: reason.layer(), status: reason.status(), channel, model, count }
     }
 }
 
@@ -81,6 +88,7 @@ pub(crate) async fn count(
         return Err(ApiError::invalid(format!("since: at most {PERIODS_MAX} periods before until; count by day")));
     }
     let _permit = app.slots.summing.acquire().await.map_err(|_closed| ApiError::internal())?;
-    let ends = app.ends.ends(EndQuery { by: params.by, since, until, by_channel: params.channels }).await?;
-    Ok(Json(EndReport { by: params.by, since, until, ends: ends.into_iter().map(End::from).collect() }))
+    let EndParams { by, channels, models, .. } = params;
+    let ends = app.ends.ends(EndQuery { by, since, until, by_channel: channels, by_model: models }).await?;
+    Ok(Json(EndReport { by, since, until, ends: ends.into_iter().map(End::from).collect() }))
 }

@@ -28,6 +28,9 @@ pub(crate) struct ListParams {
     /// Include ephemeral sessions.
     #[serde(default)]
     all: bool,
+    /// List the hidden sessions instead of the others.
+    #[serde(default)]
+    hidden: bool,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +70,7 @@ pub(crate) async fn list(
     let filter = SessionFilter {
         limit: check_limit(params.limit)?,
         ephemeral: params.all,
+        hidden: params.hidden,
         since: dates::optional("since", params.since.as_deref(), app.clock.now())?,
         after: cursor::session(params.after.as_deref())?,
     };

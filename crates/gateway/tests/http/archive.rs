@@ -67,7 +67,7 @@ async fn an_operator_deletes_and_is_told_what() {
 }
 
 #[tokio::test]
-async fn an_operator_gives_a_conversation_a_title() {
+async fn an_operator_gives_a_conversation_a_title_and_hides_it() {
     let harness = Harness::locked().await;
     let say = harness
         .client
@@ -88,5 +88,15 @@ async fn an_operator_gives_a_conversation_a_title() {
         ("operator", "alice", &"x".repeat(201), 422),
     ] {
         assert_eq!(rename(token, session, title).await, expected, "{token} {session} {title:?}");
+    }
+    for (body, expected) in [
+        (json!({"hidden": true}), 200),
+        (json!({"hidden": false}), 200),
+        (json!({"hidden": true, "title": "A title"}), 200),
+        (json!({"hidden": "yes"}), 422),
+        (json!({}), 422),
+    ] {
+        let request = harness.client.put(harness.url("/api/v1/sessions/alice")).json(&body);
+        assert_eq!(read(request.bearer_auth("operator")).await.0, expected, "{body}");
     }
 }

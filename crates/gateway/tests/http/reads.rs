@@ -58,8 +58,20 @@ async fn ends_are_counted_in_whole_periods() {
         assert_eq!((&report["since"], &report["until"]), (&json!(since), &json!("2026-11-20T19:43:00.000Z")));
     }
     let (_, report) = harness.get("/api/v1/ends?channels=true").await;
-    assert_eq!(report["ends"][0]["channel"], "http", "{report}");
-    for query in ["by=week", "channels=some", "since=500d", "by=hour&since=17d", "since=2026-11-21", "reason=x"] {
+    assert_eq!(
+        (&report["ends"][0]["channel"], &report["ends"][0]["model"]),
+        (&json!("http"), &json!(null)),
+        "{report}"
+    );
+    let (_, report) = harness.get("/api/v1/ends?models=true").await;
+    assert_eq!(
+        (&report["ends"][0]["channel"], &report["ends"][0]["model"]),
+        (&json!(null), &json!("large")),
+        "{report}"
+    );
+    for query in
+        ["by=week", "channels=some", "models=some", "since=500d", "by=hour&since=17d", "since=2026-11-21", "reason=x"]
+    {
         assert_eq!(harness.get(&format!("/api/v1/ends?{query}")).await.0, 422, "{query}");
     }
 }

@@ -98,6 +98,8 @@ pub struct EndQuery {
     pub until: UnixMillis,
     /// Whether the channels are counted apart. It reads a row for each run instead of an index alone.
     pub by_channel: bool,
+    /// Whether the models are counted apart, likewise.
+    pub by_model: bool,
 }
 
 /// The number of ends for a reason in a period.
@@ -109,6 +111,8 @@ pub struct EndCount {
     pub reason: StopReason,
     /// The channel of the runs; `None`: all of them.
     pub channel: Option<String>,
+    /// The model that answered the last step of the runs, empty if it is not known; `None`: all of them.
+    pub model: Option<String>,
     /// The number of runs.
     pub count: u64,
 }

@@ -83,6 +83,8 @@ pub struct FinishedRun {
     pub usage: RunUsage,
     /// The total cost, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+    /// The model that answered its last step; `None`: none has answered since the last restart.
+    pub model: Option<Arc<str>>,
     /// The time of the end.
     pub at: UnixMillis,
     /// The messages to deliver before the reply.

@@ -71,6 +71,9 @@ pub struct SessionSummary {
     /// Its lifetime; the wire form omits the default.
     #[serde(skip_serializing_if = "SessionLifetime::is_lasting")]
     pub lifetime: SessionLifetime,
+    /// Whether lists leave it out until its next message; the wire form omits `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
 }
 
 /// A conversation in the list of its session.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use belay_agent_loop::LoopError;
-use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
+use belay_protocol::{ContextUse, EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
 
 use super::call_model::Dropped;
 use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
@@ -124,6 +124,7 @@ impl RunCore {
                     self.services.cost.settle(reservation, answer, &broken.usage, model, reply.attempts).await;
                 let estimated = broken.requests.saturating_add(u32::from(reply.usage.is_none()));
                 let usage = used.plus(&broken.usage);
+                self.note_step(call, model, &used);
                 self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(reply.attempts, None, reply.usage.as_ref());
                 let (input, output) = reply.usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
@@ -141,6 +142,19 @@ impl RunCore {
                 self.services.model_failed(&error);
                 Asked::Failed(error)
             }
+        }
+    }
+
+    /// Notes the model that answered a step, and shows how full the context of the run is. Child runs have contexts of
+    /// their own.
+    fn note_step(&self, call: Called<'_>, answered_by: Option<&str>, used: &Usage) {
+        if call.purpose != CallPurpose::Step {
+            return;
+        }
+        self.tally.note_model(answered_by.unwrap_or(call.model));
+        if !self.child {
+            let (used_tokens, info) = (used.input.saturating_add(used.output), self.services.model.info());
+            self.live.display.filled(ContextUse { used_tokens, context_tokens: info.context_tokens });
         }
     }
 

@@ -1,9 +1,9 @@
 //! What a run does now, for one display. It costs nothing until somebody asks for it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use belay_protocol::{CallId, LiveCall, LiveState};
+use belay_protocol::{CallId, ContextUse, LiveCall, LivePlan, LiveState};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -44,6 +44,16 @@ impl RunDisplay {
     /// Sets the tokens and the cost so far.
     pub(crate) fn spent(&self, so_far: impl FnOnce() -> (u64, u64)) {
         self.change(|state| (state.tokens, state.cost_micro_usd) = so_far());
+    }
+
+    /// Sets how full the context of the model is after a step.
+    pub(crate) fn filled(&self, context: ContextUse) {
+        self.change(|state| state.context = Some(context));
+    }
+
+    /// Sets the plan of the run. `plan` is called if somebody follows.
+    pub fn planned(&self, plan: impl FnOnce() -> LivePlan) {
+        self.change(|state| state.plan = Some(Arc::new(plan())));
     }
 
     fn change(&self, change: impl FnOnce(&mut LiveState)) {
@@ -124,10 +134,21 @@ mod tests {
         display.call_begins(&one, "look", &map(serde_json::json!({"path": "a"})), &[]);
         display.call_begins(&two, "wait", &Map::new(), &[]);
         display.call_ended(&one, Some((Duration::from_secs(1), true)));
+        let context = ContextUse { used_tokens: 12, context_tokens: 100 };
+        display.filled(context);
         display.spent(|| (12, 34));
         let wait = LiveCall { id: two, tool: "wait".into(), argument: String::new() };
         let look = LiveCall { id: one, tool: "look".into(), argument: "a".into() };
         let ended = vec![EndedCall { number: 1, call: look, took: Duration::from_secs(1), is_success: true }];
-        assert_eq!(*state.borrow_and_update(), LiveState { calls: vec![wait], ended, tokens: 12, cost_micro_usd: 34 });
+        display.planned(|| LivePlan::new("tidy", vec!["look".into()]));
+        let expected = LiveState {
+            calls: vec![wait],
+            ended,
+            tokens: 12,
+            cost_micro_usd: 34,
+            context: Some(context),
+            plan: Some(Arc::new(LivePlan::new("tidy", vec!["look".into()]))),
+        };
+        assert_eq!(*state.borrow_and_update(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Reads of all conversations, including those that are not active.
+//! Reads of all conversations, including those that are not active, and sessions that lists leave out.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use belay_protocol::{SessionKey, ThreadId, ThreadSummary, TranscriptLine};
 
 use super::connection::Connection;
 use super::rows;
-use super::tx::{Done, rows as all, to_sql_int};
+use super::tx::{Done, Tx, rows as all, to_sql_int};
 use crate::limits::PAGE_MAX;
 use crate::value::params;
 
@@ -27,6 +27,31 @@ pub(super) fn threads(conn: &Connection, session: &SessionKey) -> Done<Vec<Threa
             })
         },
     )
+}
+
+/// Whether the session `s` is hidden: it was, and has no later run.
+macro_rules! is_hidden {
+    () => {
+        "(s.hidden_at_seq IS NOT NULL
+          AND NOT EXISTS (SELECT 1 FROM runs h WHERE h.indexed = 0 AND h.session = s.session AND h.seq > s.hidden_at_seq)
+          AND NOT EXISTS (SELECT 1 FROM runs h WHERE h.indexed = 1 AND h.session = s.session AND h.seq > s.hidden_at_seq))"
+    };
+}
+pub(super) use is_hidden;
+
+/// Leaves a session out of lists until its next run.
+pub(super) fn hide(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
+    tx.post(
+        "UPDATE sessions SET hidden_at_seq = (SELECT COALESCE(MAX(seq), 0) FROM runs) WHERE session = ?1",
+        params![session.as_str()],
+    )?;
+    Ok(())
+}
+
+/// Lists a session again.
+pub(super) fn show(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
+    tx.post("UPDATE sessions SET hidden_at_seq = NULL WHERE session = ?1", params![session.as_str()])?;
+    Ok(())
 }
 
 pub(super) fn transcript(conn: &Connection, thread: ThreadId, after: u64, limit: u32) -> Done<Vec<TranscriptLine>> {

@@ -45,7 +45,7 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
         (notes::SAID, "m USING", "INDEX messages_by_index_row (index_row=?)"),
         (notes::SAID, "r USING", "INDEX sqlite_autoindex_runs_1 (id=?)"),
         (
-            ends::ends_sql(false).as_str(),
+            ends::ends_sql(false, false).as_str(),
             "runs USING COVERING INDEX runs_",
             "INDEX runs_by_reason (reason=? AND seq>?)",
         ),

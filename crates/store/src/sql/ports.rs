@@ -12,8 +12,8 @@ use belay_protocol::{
     NewEvent, NewNote, NewReservation, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Outbound, Outbox,
     OutboxId, OutboxRow, OutboxState, Presence, PrincipalFilter, PromptNotes, Remembered, Removed, ReplyRoute,
     Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SaidQuery, SearchQuery, SecondYes, Seq,
-    SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader, Spent, StoreError, StoreHealth,
-    ThreadId, ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
+    SessionChange, SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader, Spent,
+    StoreError, StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
 };
 use tokio::sync::watch;
 
@@ -250,9 +250,14 @@ impl Archive for SqlStore {
         self.read(move |conn| archive::threads(conn, &session)).await
     }
 
-    async fn set_title(&self, session: &SessionKey, title: Option<String>) -> Result<(), StoreError> {
+    async fn change_session(&self, session: &SessionKey, change: SessionChange) -> Result<(), StoreError> {
         let session = session.clone();
-        self.write(Committed, move |tx| titles::set(tx, &session, title.as_deref())).await
+        self.write(Committed, move |tx| match &change {
+            SessionChange::Title(title) => titles::set(tx, &session, title.as_deref()),
+            SessionChange::Hide => archive::hide(tx, &session),
+            SessionChange::Show => archive::show(tx, &session),
+        })
+        .await
     }
 
     async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {

@@ -12,6 +12,7 @@ use belay_protocol::{
 use uuid::Uuid;
 
 use super::approvals;
+use super::archive::is_hidden;
 use super::connection::{Connection, Row};
 use super::jobs;
 use super::node_mail;
@@ -176,11 +177,11 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
 /// The sessions with the columns that [`summary`] reads.
 macro_rules! summaries {
     () => {
-        "SELECT s.session, t.state, t.last_active_at, t.ephemeral, t.title,
+        concat!("SELECT s.session, t.state, t.last_active_at, t.ephemeral, t.title, ", is_hidden!(), " AS hidden,
                 (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
                     AND m.visibility = 'visible' ORDER BY m.position LIMIT 1) AS first,
                 (SELECT COUNT(*) FROM runs r WHERE r.indexed = 0 AND r.session = s.session AND r.ended_at IS NULL) AS open_runs
-         FROM sessions s JOIN threads t ON t.id = s.thread "
+         FROM sessions s JOIN threads t ON t.id = s.thread ")
     };
 }
 
@@ -194,12 +195,14 @@ pub(super) fn sessions(conn: &Connection, filter: &SessionFilter) -> Done<Vec<Se
         concat!(
             summaries!(),
             "WHERE s.session IN (SELECT s.session FROM sessions s JOIN threads t ON t.id = s.thread
-                 WHERE (t.ephemeral = 0 OR ?2 = 1) AND t.last_active_at >= ?3
+                 WHERE (t.ephemeral = 0 OR ?2 = 1) AND t.last_active_at >= ?3 AND ",
+            is_hidden!(),
+            " = (?6 = 1)
                    AND (t.last_active_at < ?4 OR (t.last_active_at = ?4 AND s.session > ?5))
                  ORDER BY t.last_active_at DESC, s.session LIMIT ?1)
              ORDER BY t.last_active_at DESC, s.session"
         ),
-        params![filter.limit.min(PAGE_MAX), filter.ephemeral, since, date, session],
+        params![filter.limit.min(PAGE_MAX), filter.ephemeral, since, date, session, filter.hidden],
         summary,
     )
 }
@@ -216,6 +219,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
         last_active_at: rows::date(row, "last_active_at")?,
         title: title_of(row)?,
         lifetime: rows::lifetime(row)?,
+        hidden: row.get("hidden")?,
     })
 }
 

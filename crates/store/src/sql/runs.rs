@@ -190,7 +190,7 @@ fn end_run(tx: &mut Tx<'_>, lease: &Lease, finished: &FinishedRun) -> Done<Optio
         held!(
             "UPDATE OR FAIL runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
                              model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13,
-                             state = NULL, history = NULL
+                             state = NULL, history = NULL, model = ?16
              WHERE id = ?1 AND session = ?2 AND ended_at IS NULL",
             is_held!("?2", "?14", "?15"),
             concat!(
@@ -214,7 +214,8 @@ fn end_run(tx: &mut Tx<'_>, lease: &Lease, finished: &FinishedRun) -> Done<Optio
             finished.at.0,
             usage.estimated_calls,
             lease.owner.as_uuid(),
-            to_sql_int(lease.epoch)
+            to_sql_int(lease.epoch),
+            finished.model.as_deref()
         ],
         |row| {
             let place = (row.get("thread")?, row.get("turn")?);

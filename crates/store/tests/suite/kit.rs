@@ -180,6 +180,7 @@ pub(crate) fn finished(run: RunId, reply: &str) -> FinishedRun {
         reply: Some(reply.into()),
         usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0, estimated_calls: 1 },
         cost_micro_usd: 7,
+        model: None,
         at: at(2_000),
         said: Vec::new(),
         outbound: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use belay_protocol::{ApprovalId, CallId, LiveCall, LiveNews, LiveState, RunId, size_text};
 use serde_json::Value as Json;
 
+use super::plan;
 use crate::client::{Place, Said, number, text};
 
 /// Something to show, or to do.
@@ -66,6 +67,11 @@ impl Follow {
         self.ended.contains(&run)
     }
 
+    /// What a run does now, as far as its events tell it; `None`: it has ended, or no event of it has come.
+    pub(in crate::client) fn state(&self, run: RunId) -> Option<LiveState> {
+        self.runs.get(&run).map(|run| run.state.clone())
+    }
+
     /// Takes the next event.
     pub(in crate::client) fn event(&mut self, event: &Json) -> Vec<Step> {
         if !self.place.takes(event) {
@@ -107,6 +113,10 @@ impl Follow {
                 if let Some(call) = ended.map(|at| run.state.calls.remove(at)) {
                     run.state.end_call(call, Duration::from_millis(number(event, "/data/tookMs")), is_success);
                 }
+                steps.extend(run.state_changed(id));
+            }
+            ("plan", phase) => {
+                plan::take(&mut run.state, phase, event);
                 steps.extend(run.state_changed(id));
             }
             ("file", _) => steps.extend(sent_file(event)),
@@ -174,6 +184,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::PlanStepState;
     use serde_json::json;
 
     use super::*;
@@ -221,6 +232,25 @@ mod tests {
         let piece = |step, text: &str| live(id, LiveNews::Text { step, text: text.into() });
         assert_eq!(follow.event(&said("I thi")), [live(id, LiveNews::Began), piece(1, "I thi")]);
         assert_eq!(follow.event(&said("You ")), [piece(2, "You ")]);
+    }
+
+    #[test]
+    fn a_plan_is_part_of_what_a_run_does() {
+        let (id, mut follow) = (RunId::new(), Follow::default());
+        let mut planned = |data: Json| {
+            let mut steps = follow.event(&json!({ "runId": id, "stream": "plan", "data": data }));
+            let Some(Step::Live(_, LiveNews::State(state))) = steps.pop() else { panic!("no state") };
+            state.plan.map(|plan| plan.steps.iter().map(|step| (step.text.clone(), step.state)).collect::<Vec<_>>())
+        };
+        let step = |text: &str, state| (text.to_owned(), state);
+        let (done, open) = (PlanStepState::Completed, PlanStepState::Pending);
+        assert_eq!(planned(json!({"phase": "step", "index": 0, "status": "completed"})), None, "it is unknown");
+        let created = json!({"phase": "created", "planId": "p", "title": "tidy", "steps": ["look", "do"]});
+        assert_eq!(planned(created), Some(vec![step("look", open), step("do", open)]));
+        let ended = json!({"phase": "step", "index": 0, "status": "completed", "executor": "general"});
+        assert_eq!(planned(ended), Some(vec![step("look", done), step("do", open)]));
+        let added = json!({"phase": "added", "index": 1, "steps": ["look", "ask", "do"], "actor": "me"});
+        assert_eq!(planned(added), Some(vec![step("look", done), step("ask", open), step("do", open)]));
     }
 
     #[test]

@@ -189,6 +189,7 @@ impl SessionReader for FakeStore {
                     last_active_at: UnixMillis(NOW),
                     title: None,
                     lifetime,
+                    hidden: false,
                 });
             }
         }
@@ -418,8 +419,10 @@ impl Archive for FakeArchive {
         };
         Ok(if session.as_str() == "kept" { vec![thread] } else { vec![] })
     }
-    async fn set_title(&self, session: &SessionKey, title: Option<String>) -> Result<(), StoreError> {
-        assert_eq!((session.as_str(), title.as_deref()), ("alice", Some("A title")));
+    async fn change_session(&self, session: &SessionKey, change: SessionChange) -> Result<(), StoreError> {
+        assert_eq!(session.as_str(), "alice");
+        let expected = [SessionChange::Title(Some("A title".into())), SessionChange::Hide, SessionChange::Show];
+        assert!(expected.contains(&change), "{change:?}");
         Ok(())
     }
     async fn transcript(&self, _thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
@@ -526,7 +529,8 @@ impl SpendReader for FakeArchive {
 impl EndReader for FakeArchive {
     async fn ends(&self, query: EndQuery) -> Result<Vec<EndCount>, StoreError> {
         let channel = query.by_channel.then(|| "http".to_owned());
-        Ok(vec![EndCount { at: query.since, reason: StopReason::UserStop, channel, count: 3 }])
+        let model = query.by_model.then(|| "large".to_owned());
+        Ok(vec![EndCount { at: query.since, reason: StopReason::UserStop, channel, model, count: 3 }])
     }
 }
 

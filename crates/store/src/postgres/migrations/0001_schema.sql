@@ -68,7 +68,10 @@ CREATE TABLE sessions (
     thread         BYTEA NOT NULL, -- the active one
     opened_at      BIGINT NOT NULL, -- when its lane was last opened; pruning reads it
     loop_detection BIGINT NOT NULL DEFAULT 1 CHECK (loop_detection = 0 OR loop_detection = 1), -- /loops on|off
-    options        TEXT COLLATE "C" -- the options of all its runs: JSON; none: the defaults
+    options        TEXT COLLATE "C", -- the options of all its runs: JSON; none: the defaults
+    -- runs.seq of the newest run of all sessions when the session was hidden from lists; none: it was not hidden. A
+    -- later run of the session shows it again.
+    hidden_at_seq  BIGINT
 );
 CREATE INDEX sessions_of_owner ON sessions (owner) WHERE owner IS NOT NULL;
 
@@ -181,6 +184,8 @@ CREATE TABLE runs (
     estimated_calls BIGINT NOT NULL DEFAULT 0, -- model calls whose tokens and cost are estimates
     cost_micro_usd  BIGINT NOT NULL DEFAULT 0,
     reason          TEXT COLLATE "C",
+    -- The model that answered the last step; none: it has not ended, or no step was answered since the last restart.
+    model           TEXT COLLATE "C",
     evidence        TEXT COLLATE "C",
     work            TEXT COLLATE "C" NOT NULL, -- the kind of work: a chat, a job or a routine run: JSON
     channel         TEXT COLLATE "C" NOT NULL,

@@ -12,7 +12,10 @@ CREATE TABLE sessions (
     thread         BLOB NOT NULL, -- the active one
     opened_at      INTEGER NOT NULL, -- when its lane was last opened; pruning reads it
     loop_detection INTEGER NOT NULL DEFAULT 1 CHECK (loop_detection = 0 OR loop_detection = 1), -- /loops on|off
-    options        TEXT -- the options of all its runs: JSON; none: the defaults
+    options        TEXT, -- the options of all its runs: JSON; none: the defaults
+    -- runs.seq of the newest run of all sessions when the session was hidden from lists; none: it was not hidden. A
+    -- later run of the session shows it again.
+    hidden_at_seq  INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_of_owner ON sessions (owner) WHERE owner IS NOT NULL;
 
@@ -125,6 +128,8 @@ CREATE TABLE runs (
     estimated_calls INTEGER NOT NULL DEFAULT 0, -- model calls whose tokens and cost are estimates
     cost_micro_usd  INTEGER NOT NULL DEFAULT 0,
     reason          TEXT,
+    -- The model that answered the last step; none: it has not ended, or no step was answered since the last restart.
+    model           TEXT,
     evidence        TEXT,
     work            TEXT NOT NULL, -- the kind of work: a chat, a job or a routine run: JSON
     channel         TEXT NOT NULL,

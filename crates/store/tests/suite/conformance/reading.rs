@@ -6,7 +6,8 @@ use belay_protocol::store::QueuedInput;
 use belay_protocol::{
     Conversation, EndCount, EndQuery, Event, EventKind, EventQuery, FinishedRun, HistoryEntry, IdPrefix, Message,
     NewEvent, NewInput, Period, Presence, ReplyRoute, RunEnd, RunFilter, RunId, RunOptions, RunStatus, SearchQuery,
-    Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, StopReason, ThreadState, UnixMillis,
+    Seq, SessionChange, SessionFilter, SessionKey, SessionLifetime, SessionSummary, StopReason, ThreadState,
+    UnixMillis,
 };
 
 use crate::kit::*;
@@ -16,7 +17,9 @@ super::for_every_store! {
     runs_are_filtered_by_reason_and_date
     runs_are_found_by_date_also_if_the_clock_has_jumped
     ends_are_counted_by_reason_and_period
+    ends_are_counted_by_the_model_that_answered_last
     sessions_are_listed_by_their_last_use
+    a_hidden_session_is_listed_again_by_its_next_message
     history_tells_what_people_and_model_said
     a_conversation_is_read_as_a_lane_would_load_it
     unfinished_sessions_come_in_the_order_of_their_oldest_message
@@ -151,8 +154,13 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
         let found: Vec<_> = store.runs(filter).await.unwrap().into_iter().map(|run| run.run_id).collect();
         assert_eq!(found, expected, "{since:?} to {until:?}");
         if let (Some(since), Some(until)) = (since, until) {
-            let query =
-                EndQuery { by: Period::Day, since: UnixMillis(since), until: UnixMillis(until), by_channel: false };
+            let query = EndQuery {
+                by: Period::Day,
+                since: UnixMillis(since),
+                until: UnixMillis(until),
+                by_channel: false,
+                by_model: false,
+            };
             let ended: u64 = store.ends(query).await.unwrap().iter().map(|end| end.count).sum();
             assert_eq!(ended, expected.len() as u64, "ends from {since} to {until}");
         }
@@ -161,7 +169,10 @@ async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
 
 async fn ends_are_counted_by_reason_and_period(store: Shared) {
     assert_eq!(
-        store.ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY), by_channel: false }).await.unwrap(),
+        store
+            .ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY), by_channel: false, by_model: false })
+            .await
+            .unwrap(),
         []
     );
     runs_of_two_days(&*store).await;
@@ -172,7 +183,7 @@ async fn ends_are_counted_by_reason_and_period(store: Shared) {
             (Period::Day, 2 * DAY + HOUR + 1, 9 * DAY, vec![]),
             (Period::Day, 30 * DAY, 31 * DAY, vec![]),
         ] {
-            let query = EndQuery { by, since: at(since), until: at(until), by_channel: false };
+            let query = EndQuery { by, since: at(since), until: at(until), by_channel: false, by_model: false };
             let apart = store.ends(EndQuery { by_channel: true, ..query }).await.unwrap();
             let counts =
                 |ends: &[EndCount]| ends.iter().map(|end| (end.at.0, end.reason.word(), end.count)).collect::<Vec<_>>();
@@ -181,7 +192,28 @@ async fn ends_are_counted_by_reason_and_period(store: Shared) {
             assert!(found.iter().all(|end| end.channel.is_none()), "{found:?}");
             assert_eq!(counts(&apart), expected, "all of them have one channel");
             assert!(apart.iter().all(|end| end.channel.is_some()), "{apart:?}");
+            let apart = store.ends(EndQuery { by_model: true, ..query }).await.unwrap();
+            assert!(apart.iter().all(|end| end.model.as_deref() == Some("") && end.channel.is_none()), "{apart:?}");
         }
+        store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
+    }
+}
+
+async fn ends_are_counted_by_the_model_that_answered_last(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    for (n, model) in (0..).zip([Some("large"), Some("small"), Some("large"), None]) {
+        let input = NewInput { run_id: id_at(DAY + n, n as u128), at: UnixMillis(DAY + n), ..queued("hello") };
+        let run = accept(&*store, &lease, input).await;
+        let end = FinishedRun { at: UnixMillis(DAY + n), model: model.map(Into::into), ..finished(run, "done") };
+        store.finish_runs(&lease, vec![FinishedRun { messages: Vec::new(), ..end }]).await.unwrap();
+    }
+    let query = EndQuery { by: Period::Day, since: at(DAY), until: at(2 * DAY), by_channel: false, by_model: true };
+    for indexed in [false, true] {
+        let ends = store.ends(query).await.unwrap();
+        let counts: Vec<_> = ends.iter().map(|end| (end.model.as_deref().unwrap(), end.count)).collect();
+        assert_eq!(counts, [("", 1), ("large", 2), ("small", 1)], "indexed: {indexed}");
+        let all = store.ends(EndQuery { by_model: false, ..query }).await.unwrap();
+        assert_eq!(all.iter().map(|end| (end.model.clone(), end.count)).collect::<Vec<_>>(), [(None, 4)]);
         store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     }
 }
@@ -245,6 +277,7 @@ async fn sessions_are_listed_by_their_last_use(store: Shared) {
         last_active_at: at(ms),
         title: title.map(Into::into),
         lifetime: SessionLifetime::Lasting,
+        hidden: false,
     };
     let expected = [
         summary("a", ThreadState::Processing, 2, 4_000, Some("x")),
@@ -254,6 +287,37 @@ async fn sessions_are_listed_by_their_last_use(store: Shared) {
     assert_eq!(store.sessions(SessionFilter::lasting(10)).await.unwrap(), expected);
     assert_eq!(store.sessions(SessionFilter::lasting(2)).await.unwrap(), expected[..2]);
     assert_eq!(store.session(&"b".into()).await.unwrap().as_ref(), Some(&expected[1]));
+}
+
+async fn a_hidden_session_is_listed_again_by_its_next_message(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let other = open(&*store, "t").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let listed = async |hidden: bool| {
+        let filter = SessionFilter { hidden, ..SessionFilter::lasting(10) };
+        let found = store.sessions(filter).await.unwrap().into_iter();
+        found.map(|session| (session.session.to_string(), session.hidden)).collect::<Vec<_>>()
+    };
+    let (s, t) = (("s".to_owned(), false), ("t".to_owned(), false));
+    let is_hidden = [("s".to_owned(), true)];
+    store.change_session(&"none".into(), SessionChange::Hide).await.unwrap();
+    assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]));
+    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
+    assert_eq!((listed(false).await, listed(true).await), (vec![t.clone()], is_hidden.to_vec()));
+    // Neither the end of its run nor a message elsewhere shows it.
+    store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
+    accept(&*store, &other, input("elsewhere")).await;
+    store.search(SearchQuery { words: "hi".into(), limit: 1, ..SearchQuery::default() }).await.unwrap(); // indexes the end
+    assert_eq!((listed(false).await, listed(true).await), (vec![t.clone()], is_hidden.to_vec()));
+    assert!(store.session(&"s".into()).await.unwrap().unwrap().hidden);
+    let next = accept(&*store, &lease, input("and?")).await;
+    assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]));
+    store.finish_runs(&lease, vec![finished(next, "done")]).await.unwrap();
+    store.search(SearchQuery { words: "hi".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
+    assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]), "its end is indexed");
+    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::Show).await.unwrap();
+    assert!(listed(false).await.contains(&s), "it is shown again");
 }
 
 async fn history_tells_what_people_and_model_said(store: Shared) {

@@ -1,7 +1,7 @@
 //! Titles of conversations.
 
 use belay_protocol::store::TITLE_TRIES;
-use belay_protocol::{Lease, ThreadEdit, Untitled};
+use belay_protocol::{Lease, SessionChange, ThreadEdit, Untitled};
 
 use crate::kit::*;
 
@@ -38,9 +38,9 @@ async fn a_title_is_kept_once_and_lists_show_it(store: Shared) {
     let listed = store.conversations(&"s".into(), None, 10).await.unwrap();
     assert_eq!(listed[0].title.as_deref(), Some("Greetings"));
     assert_eq!(untitled(&*store).await, []);
-    store.set_title(&"other".into(), Some("Elsewhere".into())).await.unwrap();
+    store.change_session(&"other".into(), SessionChange::Title(Some("Elsewhere".into()))).await.unwrap();
     for (own, expected) in [(Some("By hand"), "By hand"), (None, "hi"), (Some("Greetings"), "Greetings")] {
-        store.set_title(&"s".into(), own.map(str::to_owned)).await.unwrap();
+        store.change_session(&"s".into(), SessionChange::Title(own.map(str::to_owned))).await.unwrap();
         assert_eq!(title(&*store).await.as_deref(), Some(expected));
     }
 
