@@ -1,13 +1,13 @@
 //! A message of a person, from a frame to an envelope, and the answer to its acknowledgement.
 
 use belay_protocol::provenance::{Audience, Author, Person, Provenance, Quote};
-use belay_protocol::{Ack, Body, Control, IdempotencyKey, Inbound, Principal, Refusal, ReplyRoute};
+use belay_protocol::{Ack, Body, Control, IdempotencyKey, Inbound, Principal, ReplyRoute};
 
 use crate::access::AdapterAccess;
 use crate::config::is_id;
 use crate::frames::{Decide, Said, Sender, TEXT_MAX, ToAdapter};
 
-/// The pause before a message is sent again, where no queue asks for another one.
+/// The pause before a message is sent again that the agent has dropped without an acknowledgement.
 const PAUSE_MS: u64 = 1_000;
 
 /// What becomes of a frame of a person.
@@ -123,12 +123,9 @@ pub(crate) fn answer(id: String, ack: Option<Ack>) -> (ToAdapter, bool) {
     let (result, detail, after_ms) = match ack {
         None => ("again", Some("Belay has not taken it".to_owned()), Some(PAUSE_MS)),
         Some(Ack::Command(reply)) => ("command", Some(reply.reply), None),
-        Some(Ack::Refused(refusal)) => match refusal {
-            Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. } => {
-                ("again", Some(refusal.to_string()), u64::try_from(retry_after.as_millis()).ok())
-            }
-            Refusal::Store(_) | Refusal::ShuttingDown => ("again", Some(refusal.to_string()), Some(PAUSE_MS)),
-            other => ("refused", Some(other.to_string()), None),
+        Some(Ack::Refused(refusal)) => match refusal.again() {
+            Some(after) => ("again", Some(refusal.to_string()), u64::try_from(after.as_millis()).ok()),
+            None => ("refused", Some(refusal.to_string()), None),
         },
         Some(_) => ("accepted", None, None),
     };
@@ -137,6 +134,8 @@ pub(crate) fn answer(id: String, ack: Option<Ack>) -> (ToAdapter, bool) {
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::Refusal;
+
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use belay_protocol::{Ack, AckSender, Envelope, Refusal};
+use belay_protocol::{Ack, AckSender, Envelope};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
@@ -119,12 +119,11 @@ pub(crate) async fn settle(rooms: Arc<Rooms>, item: Item, offers: mpsc::Sender<E
             return item; // intake has ended, and nothing reads this
         }
         let pause = match timeout(ACK_DEADLINE, answer).await {
-            Ok(Ok(Ack::Refused(Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. }))) => {
-                retry_after
-            }
-            Err(_) | Ok(Err(_) | Ok(Ack::Refused(Refusal::Store(_) | Refusal::ShuttingDown))) => LATER,
-            Ok(Ok(_)) => return item,
+            Ok(Ok(Ack::Refused(refusal))) => refusal.again(),
+            Ok(Ok(_)) => None,
+            Err(_) | Ok(Err(_)) => Some(LATER), // no acknowledgement has come
         };
+        let Some(pause) = pause else { return item };
         if !item.is_in_order() {
             return item; // the same `/stop` is in its line
         }
