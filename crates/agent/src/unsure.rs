@@ -10,7 +10,7 @@ const LEAST_LEFT: Duration = Duration::from_secs(1);
 /// Longest pause that a platform may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(86_400);
 
-/// What a message's channel can do about an unknown result.
+/// The ways in which a message's channel settles an unknown result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnsureRule {
     repeat: Repeat,

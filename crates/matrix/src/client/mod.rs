@@ -55,7 +55,7 @@ const STYLE: &str =
 /// How long a repeated transaction id is the same event. Synapse keeps one for 24 hours.
 const REPEATS_FOR: Duration = Duration::from_secs(23 * 3600);
 
-/// What the channel promises about its deliveries.
+/// The promise of the channel about its deliveries.
 pub const QUALITY: Quality = Quality { delivery: DeliveryQuality::ExactlyOnce, confirmed_by: Confirmation::StandIn };
 
 /// An account of a homeserver as a channel.
