@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::extract::ws::WebSocket;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Cursors, DeliverError, Envelope, InboundStream,
-    LookUp, Outbound, ReplyRoute, UnixMillis,
+    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, Cursors, DeliverError, Envelope, InboundStream,
+    LookUp, Outbound, ReplyRoute, RunDisplay, SentMessages, UnixMillis, WorkIndicator,
 };
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
@@ -129,26 +129,34 @@ impl Channel for Adapter {
         deliver::deliver(&self.link, self.text, message).await
     }
 
-    async fn look_up(&self, message: &Outbound, _since: UnixMillis) -> LookUp {
-        deliver::look_up(&self.link, self.text, message).await
+    fn sent(&self) -> Option<&dyn SentMessages> {
+        Some(self)
     }
 
-    fn profile(&self) -> ChannelProfile<'_> {
-        ChannelProfile { looks_up: true, ..ChannelProfile::default() }
+    fn display(&self) -> RunDisplay<'_> {
+        RunDisplay { indicator: Some(self), ..RunDisplay::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         Some(&self.access)
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.link.ready().is_none().then(|| format!("no adapter is connected at /adapters/{}", self.access.channel()))
+    fn health(&self) -> ChannelHealth {
+        let can_deliver = self.link.ready().is_some();
+        let trouble = || format!("no adapter is connected at /adapters/{}", self.access.channel());
+        ChannelHealth { trouble: (!can_deliver).then(trouble), can_deliver }
     }
+}
 
-    fn can_deliver(&self) -> bool {
-        self.link.ready().is_some()
+#[async_trait]
+impl SentMessages for Adapter {
+    async fn look_up(&self, message: &Outbound, _since: UnixMillis) -> LookUp {
+        deliver::look_up(&self.link, self.text, message).await
     }
+}
 
+#[async_trait]
+impl WorkIndicator for Adapter {
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         let frame = |on| ToAdapter::Working { conversation: route.conversation.to_string(), on };
         self.link.offer(&frame(true));

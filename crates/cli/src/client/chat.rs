@@ -178,7 +178,7 @@ impl<'a> Chat<'a> {
                     if let (LiveNews::Began, Some(state)) = (&news, self.runs.get(&run)) {
                         state.send_replace(None); // after a pause
                     }
-                    if let Streaming::Live(view) = self.terminal.streaming() {
+                    if let Streaming::Live(view) = self.terminal.display().streaming {
                         view.show(run, news);
                     }
                 }
