@@ -586,9 +586,7 @@ fn no_port_has_more_methods_than_one_role_needs() {
         for item in file.items {
             let syn::Item::Trait(port) = item else { continue };
             let methods = port.items.iter().filter(|item| matches!(item, syn::TraitItem::Fn(_))).count();
-            // Its steps for deliveries with an unknown result are to become a port of their own.
-            let most = if port.ident == "Channel" { MAX_PORT_METHODS + 2 } else { MAX_PORT_METHODS };
-            if methods > most {
+            if methods > MAX_PORT_METHODS {
                 wrong.push(format!("{path}: {} has {methods} methods", port.ident));
             }
         }

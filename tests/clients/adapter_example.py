@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -254,10 +254,21 @@ def people_on_irc_are_answered(belay):
         assert "the end of my lines" in line, f"eve heard {line}"
 
 
+def an_adapter_is_told_that_the_daemon_ends(belay):
+    """The last test: it ends the daemon."""
+    with Platform(belay) as platform:
+        assert belay.stop() == 0
+        try:
+            while True:
+                platform.socket.recv(timeout=LIMIT_S)
+        except ConnectionClosed as closed:
+            assert closed.rcvd and (closed.rcvd.code, closed.rcvd.reason) == (1001, "Belay is shutting down"), closed
+
+
 def main():
     passed = failed = skipped = 0
     secrets = {"IRC_TOKEN": TOKEN}
-    tests = [*TESTS, people_on_irc_are_answered] if NGIRCD else TESTS
+    tests = [*TESTS, *([people_on_irc_are_answered] if NGIRCD else []), an_adapter_is_told_that_the_daemon_ends]
     if not NGIRCD:
         skipped = 1
         print("skipped: no ngIRCd (the package ngircd of Debian)", flush=True)

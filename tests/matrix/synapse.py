@@ -12,8 +12,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-# The longest wait for a start or an event. It only decides how long a failure takes.
-PATIENCE = 180
+# The longest wait for a start or an event: a start is slow beside other work. It only decides how long a failure takes.
+PATIENCE = 300
 
 SERVER = """
 server_name: example.org

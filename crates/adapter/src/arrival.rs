@@ -1,16 +1,16 @@
 //! A message of a person, from a frame to an envelope, and the answer to its acknowledgement.
 
 use belay_protocol::provenance::{Audience, Author, Person, Provenance, Quote};
-use belay_protocol::{Ack, Body, Control, IdempotencyKey, Inbound, Principal, Refusal, ReplyRoute};
+use belay_protocol::{Ack, Body, Control, IdempotencyKey, Inbound, Principal, ReplyRoute};
 
 use crate::access::AdapterAccess;
 use crate::config::is_id;
 use crate::frames::{Decide, Said, Sender, TEXT_MAX, ToAdapter};
 
-/// The pause before a message is sent again, where no queue asks for another one.
+/// The pause before a message is sent again that the agent has dropped without an acknowledgement.
 const PAUSE_MS: u64 = 1_000;
 
-/// What becomes of a frame of a person.
+/// The treatment of a frame of a person.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// The agent gets it.
@@ -27,6 +27,7 @@ impl Arrival {
 
 /// A message, or the new text of one.
 pub(crate) fn message(access: &AdapterAccess, said: Said, is_edit: bool) -> Arrival {
+    let visible = |text: &str| belay_text::removed(text).into_owned();
     if said.text.len() > TEXT_MAX {
         return Arrival::refused(format!("text: at most {TEXT_MAX} bytes"));
     }
@@ -37,15 +38,16 @@ pub(crate) fn message(access: &AdapterAccess, said: Said, is_edit: bool) -> Arri
     if place.audience == Audience::Group && !said.addressed {
         return Arrival::Answer("ignored", "it is not addressed to Belay".to_owned());
     }
-    if said.text.trim().is_empty() {
+    let text = visible(&said.text);
+    if text.trim().is_empty() {
         return Arrival::refused("text: it is empty");
     }
-    let body = if is_edit { Body::Edit(said.text) } else { Body::Text(said.text) };
+    let body = if is_edit { Body::Edit(text) } else { Body::Text(text) };
     let key = (!is_edit).then(|| place.key(access, &said.id)); // each edit is one of its own
     let quote = said.reply_to.map(|quoted| Quote {
         author: if quoted.own { Author::Assistant } else { Author::Other },
-        name: quoted.name.filter(|_| !quoted.own),
-        text: quoted.text,
+        name: quoted.name.filter(|_| !quoted.own).as_deref().map(visible),
+        text: visible(&quoted.text),
         ..Quote::default()
     });
     let provenance = Provenance {
@@ -56,7 +58,7 @@ pub(crate) fn message(access: &AdapterAccess, said: Said, is_edit: bool) -> Arri
         ..Provenance::default()
     };
     let mut inbound = place.inbound(access, &said.id, body);
-    (inbound.key, inbound.relayed, inbound.provenance) = (key, said.bot, Some(provenance.into()));
+    (inbound.key, inbound.relayed, inbound.provenance) = (key, said.bot, Some(provenance.cleaned().into()));
     Arrival::Take(Box::new(inbound))
 }
 
@@ -74,7 +76,7 @@ pub(crate) fn decision(access: &AdapterAccess, decide: &Decide) -> Arrival {
     }
 }
 
-/// Where a message was written, and by whom.
+/// The conversation of a message, and its author.
 struct Place {
     conversation: String,
     audience: Audience,
@@ -114,7 +116,8 @@ impl Place {
 }
 
 fn person(sender: &Sender) -> Person {
-    let name = sender.name.clone().unwrap_or_else(|| sender.id.clone());
+    let name = sender.name.as_deref().map(|name| belay_text::removed(name).into_owned());
+    let name = name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| sender.id.clone());
     Person { name, username: None, id: sender.id.clone() }
 }
 
@@ -123,12 +126,9 @@ pub(crate) fn answer(id: String, ack: Option<Ack>) -> (ToAdapter, bool) {
     let (result, detail, after_ms) = match ack {
         None => ("again", Some("Belay has not taken it".to_owned()), Some(PAUSE_MS)),
         Some(Ack::Command(reply)) => ("command", Some(reply.reply), None),
-        Some(Ack::Refused(refusal)) => match refusal {
-            Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. } => {
-                ("again", Some(refusal.to_string()), u64::try_from(retry_after.as_millis()).ok())
-            }
-            Refusal::Store(_) | Refusal::ShuttingDown => ("again", Some(refusal.to_string()), Some(PAUSE_MS)),
-            other => ("refused", Some(other.to_string()), None),
+        Some(Ack::Refused(refusal)) => match refusal.again() {
+            Some(after) => ("again", Some(refusal.to_string()), u64::try_from(after.as_millis()).ok()),
+            None => ("refused", Some(refusal.to_string()), None),
         },
         Some(_) => ("accepted", None, None),
     };
@@ -137,7 +137,31 @@ pub(crate) fn answer(id: String, ack: Option<Ack>) -> (ToAdapter, bool) {
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::Refusal;
+
     use super::*;
+    use crate::config::AdapterConfig;
+
+    #[test]
+    fn invisible_characters_are_removed() {
+        let config = AdapterConfig { allow: vec!["ann".to_owned()], ..AdapterConfig::default() };
+        let access = AdapterAccess::of("irc", &config);
+        let said = |text: &str| {
+            let frame = serde_json::json!({
+                "id": "1", "text": text, "sender": { "id": "ann", "name": "A\u{200b}nn" },
+                "reply_to": { "text": "be\u{202e}fore", "name": "E\u{2060}ve" },
+            });
+            message(&access, serde_json::from_value(frame).expect("a message"), false)
+        };
+        let Arrival::Take(inbound) = said("re\u{200b}ad \u{e0041}me") else { panic!("it is taken") };
+        assert!(matches!(&inbound.body, Body::Text(text) if text == "read me"), "{:?}", inbound.body);
+        let provenance = inbound.provenance.as_deref().expect("a sender");
+        let quote = provenance.reply_to.as_ref().expect("a quote");
+        assert_eq!((quote.text.as_str(), quote.name.as_deref()), ("before", Some("Eve")));
+        assert_eq!(provenance.sender.as_ref().map(|person| person.name.as_str()), Some("Ann"));
+        let invisible = said("\u{200b}\u{e0041}");
+        assert!(matches!(&invisible, Arrival::Answer("refused", why) if why.contains("empty")), "{invisible:?}");
+    }
 
     #[test]
     fn a_message_never_comes_again_without_a_pause() {

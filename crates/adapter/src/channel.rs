@@ -6,18 +6,19 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::extract::ws::WebSocket;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Cursors, DeliverError, Envelope, InboundStream,
-    LookUp, Outbound, ReplyRoute, UnixMillis,
+    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, Cursors, DeliverError, Envelope, InboundStream,
+    LookUp, Outbound, ReplyRoute, RunDisplay, SentMessages, UnixMillis, WorkIndicator,
 };
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AdapterAccess;
 use crate::config::{AdapterConfig, TOKEN_MIN};
-use crate::connection::{self, Served};
+use crate::connection::{self, CLOSE_LIMIT, Served};
 use crate::deliver::{self, TextLimit};
 use crate::frames::ToAdapter;
 use crate::link::Link;
@@ -72,10 +73,12 @@ impl Adapter {
         route::router(self.access.channel(), Door { token, sockets })
     }
 
-    /// Serves the connections until `stop`. Called once.
+    /// Serves the connections until `stop`. Then each of them gets a close frame with the code 1001, and this returns
+    /// when the adapter has answered it, after 2 s at the latest. Called once.
     ///
     /// # Cancel safety
-    /// If the future is dropped, all connections end; the adapter connects again, or the daemon ends.
+    /// If the future is dropped, all connections end without a close frame; the adapter connects again, or the daemon
+    /// ends.
     pub async fn serve(self: Arc<Self>, stop: CancellationToken) {
         let Some(mut sockets) = taken(&self.sockets.1) else { return };
         let served = Served {
@@ -83,16 +86,23 @@ impl Adapter {
             link: self.link.clone(),
             cursors: self.cursors.clone(),
             inbox: self.inbox.0.clone(),
+            stop: stop.clone(),
         };
         let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 Some(socket) = sockets.recv() => open.push(connection::serve(socket, &served)),
                 Some(()) = open.next() => {}
             }
         }
+        sockets.close();
+        while let Ok(socket) = sockets.try_recv() {
+            open.push(connection::serve(socket, &served)); // for its close frame
+        }
+        let ended = async { while open.next().await.is_some() {} };
+        let _ = timeout(CLOSE_LIMIT, ended).await; // an adapter that is gone is not waited for
     }
 }
 
@@ -119,26 +129,34 @@ impl Channel for Adapter {
         deliver::deliver(&self.link, self.text, message).await
     }
 
-    async fn look_up(&self, message: &Outbound, _since: UnixMillis) -> LookUp {
-        deliver::look_up(&self.link, self.text, message).await
+    fn sent(&self) -> Option<&dyn SentMessages> {
+        Some(self)
     }
 
-    fn profile(&self) -> ChannelProfile<'_> {
-        ChannelProfile { looks_up: true, ..ChannelProfile::default() }
+    fn display(&self) -> RunDisplay<'_> {
+        RunDisplay { indicator: Some(self), ..RunDisplay::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         Some(&self.access)
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.link.ready().is_none().then(|| format!("no adapter is connected at /adapters/{}", self.access.channel()))
+    fn health(&self) -> ChannelHealth {
+        let can_deliver = self.link.ready().is_some();
+        let trouble = || format!("no adapter is connected at /adapters/{}", self.access.channel());
+        ChannelHealth { trouble: (!can_deliver).then(trouble), can_deliver }
     }
+}
 
-    fn can_deliver(&self) -> bool {
-        self.link.ready().is_some()
+#[async_trait]
+impl SentMessages for Adapter {
+    async fn look_up(&self, message: &Outbound, _since: UnixMillis) -> LookUp {
+        deliver::look_up(&self.link, self.text, message).await
     }
+}
 
+#[async_trait]
+impl WorkIndicator for Adapter {
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         let frame = |on| ToAdapter::Working { conversation: route.conversation.to_string(), on };
         self.link.offer(&frame(true));

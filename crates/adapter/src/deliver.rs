@@ -7,7 +7,7 @@ use belay_protocol::{DeliverError, LookUp, Outbound};
 use tokio::time::Instant;
 
 use crate::config::{AdapterConfig, TextUnit};
-use crate::frames::{DeliveryResult, ToAdapter};
+use crate::frames::{self, DeliveryResult, ToAdapter};
 use crate::link::{Answer, Link};
 
 /// Maximum wait for the result of one piece. Below the 120 s after which a delivery counts as ambiguous.
@@ -78,17 +78,18 @@ pub(crate) async fn deliver(link: &Link, limit: TextLimit, message: &Outbound) -
         };
         let Some(asked) = link.ask(&key, &frame) else { return Err(retry("the adapter does not read", sent)) };
         match asked.answer(PIECE_DEADLINE).await {
-            Some(Answer::Delivered(delivered)) => match delivered.result {
-                DeliveryResult::Sent => {}
-                DeliveryResult::Retry => {
-                    let after = delivered.after_ms.map(Duration::from_millis);
-                    return Err(DeliverError::Retry { after, detail: delivered.detail, pieces_sent: sent });
+            Some(Answer::Delivered(delivered)) => {
+                let detail = frames::detail(&delivered.detail);
+                match delivered.result {
+                    DeliveryResult::Sent => {}
+                    DeliveryResult::Retry => {
+                        let after = delivered.after_ms.map(Duration::from_millis);
+                        return Err(DeliverError::Retry { after, detail, pieces_sent: sent });
+                    }
+                    DeliveryResult::Refused => return Err(DeliverError::Refused { detail }),
+                    DeliveryResult::Unknown => return Err(DeliverError::Ambiguous { detail, pieces_sent: sent }),
                 }
-                DeliveryResult::Refused => return Err(DeliverError::Refused { detail: delivered.detail }),
-                DeliveryResult::Unknown => {
-                    return Err(DeliverError::Ambiguous { detail: delivered.detail, pieces_sent: sent });
-                }
-            },
+            }
             Some(Answer::NotWritten) => return Err(retry("the connection of the adapter ended", sent)),
             Some(Answer::Lost | Answer::LookedUp(_)) | None => {
                 let detail = "the adapter did not say what became of it".to_owned();

@@ -1,4 +1,4 @@
-//! What is on the wire: each frame is a text, and a JSON object with a `type`.
+//! The frames on the wire: each of them is a text, and a JSON object with a `type`.
 //!
 //! An unknown field is ignored, and an unknown `type` is answered with an `error` frame: an adapter may be newer than Belay.
 
@@ -15,6 +15,9 @@ pub(crate) const PROTOCOL: u32 = 1;
 
 /// The maximum length of a text, in bytes.
 pub(crate) const TEXT_MAX: usize = 64 * 1024;
+
+/// The maximum length of a text of the adapter in the log and for people, in characters.
+const DETAIL_MAX: usize = 300;
 
 /// A frame of the adapter.
 #[derive(Debug, Deserialize)]
@@ -36,7 +39,7 @@ pub(crate) enum FromAdapter {
     LookedUp(LookedUp),
 }
 
-/// What the adapter can do.
+/// The abilities of the adapter.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Ready {
@@ -136,9 +139,36 @@ pub(crate) struct LookedUp {
 /// Reads a frame.
 ///
 /// # Errors
-/// What is wrong with it, for the author of the adapter.
+/// The mistake in it on one line of at most 300 characters, for the author of the adapter.
 pub(crate) fn read(text: &str) -> Result<FromAdapter, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("the frame is no JSON: {error}"))?;
+    let wrong = |error: String| detail(&error);
+    let value: Value = serde_json::from_str(text).map_err(|error| wrong(format!("the frame is no JSON: {error}")))?;
     let kind = value["type"].as_str().unwrap_or_default().to_owned();
-    serde_json::from_value(value).map_err(|error| format!("frame of type {kind:?}: {error}"))
+    serde_json::from_value(value).map_err(|error| wrong(format!("frame of type \"{kind}\": {error}")))
+}
+
+/// A text of an adapter for the log and for people: on one line, with escapes for hidden characters, cut to 300
+/// characters.
+pub(crate) fn detail(text: &str) -> String {
+    let begin: String = text.chars().take(DETAIL_MAX).collect(); // an escape is longer than its character
+    belay_text::escaped_line(&begin).chars().take(DETAIL_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_an_adapter_are_one_short_line() {
+        for (text, shown) in [
+            ("channel is full", "channel is full".to_owned()),
+            ("a\nb\u{1b}[31m\u{202e}", "a\\nb\\u{1b}[31m\\u{202e}".to_owned()),
+            (&"x".repeat(1_000), "x".repeat(DETAIL_MAX)),
+            (&"\n".repeat(1_000), "\\n".repeat(DETAIL_MAX / 2)),
+        ] {
+            assert_eq!(detail(text), shown);
+        }
+        let error = read(&format!(r#"{{"type":"a\n{}"}}"#, "x".repeat(1_000))).expect_err("no such type");
+        assert!(error.chars().count() <= DETAIL_MAX && !error.contains('\n'), "{error}");
+    }
 }

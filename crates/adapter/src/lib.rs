@@ -7,8 +7,9 @@
 //! **Does not know** the platform, the agent, the store, or any listening socket: the route is a router that the daemon
 //! mounts.
 //!
-//! Reading order: [`config`] → `frames` (what is on the wire) → `access` (who may talk) → `arrival` (a message of a person) →
-//! `link` (the connection as `deliver` sees it) → `progress` (which cursor may be kept) → `connection` → `deliver` → `route` → [`channel`].
+//! Reading order: [`config`] → `frames` (the frames on the wire) → `access` (who may talk) → `arrival` (a message of a
+//! person) → `link` (the connection as `deliver` sees it) → `progress` (which cursor may be kept) → `connection` →
+//! `deliver` → `route` → [`channel`].
 
 #[cfg(feature = "adapters")]
 mod access;

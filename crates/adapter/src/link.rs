@@ -118,7 +118,7 @@ impl Link {
         }
     }
 
-    /// What the connected adapter can do; `None`: none is connected.
+    /// The abilities of the connected adapter; `None`: none is connected.
     pub(crate) fn ready(&self) -> Option<Ready> {
         self.state().open.as_ref().map(|open| open.ready.clone())
     }

@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+/// The maximum number of cursors that wait. Beyond it, the newest one is replaced by the next: that one covers more,
+/// and is kept later.
+const CURSORS_MAX: usize = 256;
+
 /// The cursors of one connection, and the messages in front of them.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -45,17 +49,19 @@ impl Progress {
         }
     }
 
-    /// Takes a cursor. The older one waits for nothing any more if nothing is between the two.
+    /// Takes a cursor. The older one waits for nothing any more if nothing is between the two. At most [`CURSORS_MAX`]
+    /// wait.
     pub(crate) fn add(&mut self, cursor: String) {
-        if self.cursors.back().is_some_and(|(place, _)| *place == self.next) {
+        let is_same_place = self.cursors.back().is_some_and(|(place, _)| *place == self.next);
+        if is_same_place || self.cursors.len() == CURSORS_MAX {
             self.cursors.pop_back();
         }
         self.cursors.push_back((self.next, cursor));
     }
 
-    /// The number of messages without a settled answer, and of cursors that wait for them.
-    pub(crate) fn waiting(&self) -> usize {
-        self.open.len().max(self.cursors.len())
+    /// The number of messages without a settled answer.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
     }
 
     /// The newest cursor that may be kept now. It is returned once.
@@ -92,7 +98,7 @@ mod tests {
         progress.settle(three);
         assert_eq!(progress.kept(), None, "another copy of c is open");
         progress.settle(three);
-        assert_eq!((progress.kept().as_deref(), progress.waiting()), (Some("3"), 0));
+        assert_eq!((progress.kept().as_deref(), progress.open()), (Some("3"), 0));
     }
 
     #[test]
@@ -100,8 +106,23 @@ mod tests {
         let mut progress = Progress::default();
         let one = progress.begin("a");
         (0..1_000).for_each(|n| progress.add(n.to_string()));
-        assert_eq!(progress.waiting(), 1);
+        assert_eq!(progress.cursors.len(), 1);
         progress.settle(one);
         assert_eq!(progress.kept().as_deref(), Some("999"));
+    }
+
+    #[test]
+    fn the_cursors_behind_an_open_message_are_bounded_and_the_newest_one_is_among_them() {
+        let mut progress = Progress::default();
+        let first = progress.begin("first");
+        for number in 0..CURSORS_MAX * 2 {
+            let place = progress.begin(&number.to_string());
+            progress.add(number.to_string());
+            progress.settle(place);
+            assert_eq!(progress.kept(), None, "the first message is open");
+        }
+        assert_eq!(progress.cursors.len(), CURSORS_MAX);
+        progress.settle(first);
+        assert_eq!(progress.kept(), Some((CURSORS_MAX * 2 - 1).to_string()));
     }
 }

@@ -299,7 +299,7 @@ impl Delivery {
 
 /// The channels that settle an unknown result.
 fn settling(channels: &Channels) -> Vec<ChannelId> {
-    channels.iter().filter(|(_, channel)| channel.profile().settles_unknown()).map(|(id, _)| id.clone()).collect()
+    channels.iter().filter(|(_, channel)| UnsureRule::settles_unknown(&***channel)).map(|(id, _)| id.clone()).collect()
 }
 
 /// The outcome of an attempt, as the metrics name it.
@@ -333,7 +333,7 @@ struct Sender {
 impl Sender {
     async fn send(self, mut row: OutboxRow) {
         let Some(channel) = &self.channel else { return self.wait(&row, CHANNEL_MISSING).await };
-        if !channel.can_deliver() {
+        if !channel.health().can_deliver {
             return self.wait(&row, CHANNEL_AWAY).await;
         }
         let (rule, mut attempt) = (UnsureRule::of(&**channel, &row.message), self.attempt(&row));
@@ -417,8 +417,11 @@ impl Sender {
         attempt: &mut Attempt,
     ) -> Option<(OutboxState, Option<&'static str>)> {
         let since = attempt.unsure_since?;
-        let answer = timeout(LOOK_UP_LIMIT, channel.look_up(message, since)).await;
-        let answer = answer.unwrap_or_else(|_| LookUp::Later { after: None, detail: "no answer in time".into() });
+        let late = |_| LookUp::Later { after: None, detail: "no answer in time".into() };
+        let answer = match channel.sent() {
+            Some(sent) => timeout(LOOK_UP_LIMIT, sent.look_up(message, since)).await.unwrap_or_else(late),
+            None => LookUp::Unknown,
+        };
         tracing::info!(channel = %message.route.channel, ?answer, "a message with an unknown result was looked up");
         match answer {
             LookUp::Sent { pieces } => message.pieces_sent = message.pieces_sent.max(pieces),

@@ -27,7 +27,7 @@ pub(crate) async fn added(services: &AgentServices, mut report: StatusReport, op
     }));
     found.extend(services.run.freezer.in_force().iter().map(Trouble::of_freeze));
     found.extend(services.channels.iter().filter_map(|(id, channel)| {
-        Some(Trouble::warning(TroubledPart::Channel, format!("{id}: {}", channel.trouble()?)))
+        Some(Trouble::warning(TroubledPart::Channel, format!("{id}: {}", channel.health().trouble?)))
     }));
     found.sort_by(|one, other| (one.part, &one.detail).cmp(&(other.part, &other.detail)));
     metrics::set_trouble_gauges(&found);
@@ -45,7 +45,7 @@ pub(crate) async fn added(services: &AgentServices, mut report: StatusReport, op
 /// The states of the channels through which people and programs write, by name.
 fn channels(services: &AgentServices, operator: bool) -> Vec<ChannelStatus> {
     let state = |(id, channel): (&ChannelId, &Arc<dyn Channel>)| {
-        let (profile, trouble) = (channel.profile(), channel.trouble());
+        let (profile, trouble) = (channel.profile(), channel.health().trouble);
         let is_elsewhere = services.leases.as_ref().is_some_and(|leased| !leased.may_send(id));
         let state = match &trouble {
             Some(_) => ChannelState::Troubled,

@@ -10,7 +10,7 @@ const LEAST_LEFT: Duration = Duration::from_secs(1);
 /// Longest pause that a platform may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(86_400);
 
-/// What a message's channel can do about an unknown result.
+/// The ways in which a message's channel settles an unknown result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnsureRule {
     repeat: Repeat,
@@ -48,8 +48,12 @@ impl UnsureRule {
         if message.callback.is_some() {
             return Self { repeat: Repeat::Harmless { for_: Duration::MAX }, looks_up: false }; // receivers recognise it
         }
-        let profile = channel.profile();
-        Self { repeat: profile.repeat, looks_up: profile.looks_up }
+        Self { repeat: channel.profile().repeat, looks_up: channel.sent().is_some() }
+    }
+
+    /// Whether a delivery with an unknown result continues, by a repetition or by a question to the platform.
+    pub(crate) fn settles_unknown(channel: &dyn Channel) -> bool {
+        channel.sent().is_some() || channel.profile().repeat != Repeat::Ambiguous
     }
 
     /// The beginning of an attempt. `since`: as [`Attempt::unsure_since`].

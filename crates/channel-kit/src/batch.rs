@@ -136,9 +136,9 @@ impl Hindrance {
     fn of(ack: Option<&Ack>) -> Self {
         match ack {
             Some(Ack::Refused(Refusal::Busy { retry_after, .. })) => Self::Busy(*retry_after),
-            Some(Ack::Refused(Refusal::Overloaded { retry_after, .. })) => Self::Later(*retry_after),
-            Some(Ack::Refused(Refusal::Store(_) | Refusal::ShuttingDown)) | None => Self::Later(Duration::ZERO),
+            Some(Ack::Refused(refusal)) => refusal.again().map_or(Self::None, Self::Later),
             Some(_) => Self::None,
+            None => Self::Later(Duration::ZERO),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What channels share.
+//! The parts that channels share.
 //!
 //! **For**: [`batch`] keeps the cursor of a source after its messages were settled; [`split`] cuts long answers in the
 //! unit of a platform.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, HeldLeases, InboundStream,
-    LeasedWork, LookUp, Outbound, ReplyRoute, Streaming, UnixMillis, WorkLease,
+    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, DeliverError, Envelope, HeldLeases,
+    InboundStream, LeasedWork, Outbound, RunDisplay, SentMessages, WorkLease,
 };
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -48,32 +48,24 @@ impl Channel for LeasedChannel {
         self.inner.deliver(message).await
     }
 
-    async fn look_up(&self, message: &Outbound, since: UnixMillis) -> LookUp {
-        self.inner.look_up(message, since).await
+    fn sent(&self) -> Option<&dyn SentMessages> {
+        self.inner.sent()
     }
 
     fn profile(&self) -> ChannelProfile<'_> {
         self.inner.profile()
     }
 
-    fn streaming(&self) -> Streaming<'_> {
-        self.inner.streaming()
+    fn display(&self) -> RunDisplay<'_> {
+        self.inner.display()
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         self.inner.admission()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.inner.trouble()
-    }
-
-    fn can_deliver(&self) -> bool {
-        self.inner.can_deliver()
-    }
-
-    async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
-        self.inner.working(route, run).await;
+    fn health(&self) -> ChannelHealth {
+        self.inner.health()
     }
 }
 

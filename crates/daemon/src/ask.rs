@@ -24,7 +24,7 @@ use belay_program::signals::{OnHangup, SignalWatch};
 use belay_protocol::{
     Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelError, ChannelId, ChannelProfile, Clock, Control,
     DeliverError, Envelope, Inbound, InboundStream, NoTroubles, Outbound, Principal, Provenance, Question, ReplyRoute,
-    RunRecord, RunStatus, RunWatch, SessionKey, Streaming, Uploader,
+    RunDisplay, RunRecord, RunStatus, RunWatch, SessionKey, Streaming, Uploader,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
@@ -348,8 +348,9 @@ impl Channel for AskChannel {
         Ok(Box::pin(messages.take_until(intake.cancelled_owned())))
     }
 
-    fn streaming(&self) -> Streaming<'_> {
-        if self.screen.is_live() { Streaming::Live(&*self.screen) } else { Streaming::Off }
+    fn display(&self) -> RunDisplay<'_> {
+        let streaming = if self.screen.is_live() { Streaming::Live(&*self.screen) } else { Streaming::Off };
+        RunDisplay { streaming, ..RunDisplay::default() }
     }
 
     fn profile(&self) -> ChannelProfile<'_> {

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 /// Generous: it only decides how long a failure takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What the store keeps.
+/// A store in memory.
 #[derive(Default)]
 struct Store {
     cursor: Mutex<Option<Arc<str>>>,
@@ -81,12 +81,14 @@ impl BlobStore for Store {
     }
 }
 
-/// What the homeserver does with a request.
+/// The answer of the homeserver to a request.
 #[derive(Clone)]
 enum Reply {
     Json(u16, Value),
     /// The beginning of an answer, and then a broken connection.
     Half(&'static str),
+    /// An answer of 65 MiB.
+    Huge,
 }
 
 /// A homeserver that answers by the end of a request's path, and remembers the requests.
@@ -121,6 +123,10 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
         Some(Reply::Half(text)) => {
             let broken = stream::iter([Ok(text), Err(std::io::Error::other("broken"))]);
             (200, Answer::from_stream(broken))
+        }
+        Some(Reply::Huge) => {
+            let piece = Bytes::from(vec![b' '; 1024 * 1024]);
+            (200, Answer::from_stream(stream::iter(vec![Ok::<_, std::io::Error>(piece); 65])))
         }
         None if path.contains("/sync") => std::future::pending().await,
         None => (404, Answer::from(json!({ "errcode": "M_NOT_FOUND", "error": "no" }).to_string())),
@@ -323,4 +329,66 @@ async fn the_first_token_is_kept_after_the_open_invitations() {
     };
     timeout(LONG, kept).await.expect("it is kept");
     assert_eq!(stage.server.seen("/join/").len(), 2);
+}
+
+#[tokio::test]
+async fn a_room_that_the_homeserver_does_not_reach_is_given_up() {
+    let stage = Stage::new().await;
+    let invite = json!({
+        "type": "m.room.member", "sender": "@ann:s", "state_key": "@belay:s", "content": { "membership": "invite" }
+    });
+    let invited = json!({ "!dead:far": { "invite_state": { "events": [invite] } } });
+    stage.server.on("/sync", [Reply::Json(200, json!({ "next_batch": "s1", "rooms": { "invite": invited } }))]);
+    stage.server.on("/join/", [Reply::Json(502, json!({ "errcode": "M_UNKNOWN", "error": "no server" }))]);
+    let mut messages = stage.messages(&CancellationToken::new()).await;
+    tokio::time::pause(); // the pauses pass at once
+    let kept = async {
+        while stage.cursor().is_none() {
+            assert!(timeout(Duration::from_secs(60), messages.next()).await.is_err());
+        }
+    };
+    timeout(Duration::from_secs(3 * 3600), kept).await.expect("the place behind the invitation is kept");
+    assert!(stage.server.seen("/join/").len() > 10);
+}
+
+/// News of a room whose older events are in pages before `p0`.
+fn gap(newest: Value) -> Reply {
+    let room = json!({ "timeline": { "events": [newest], "limited": true, "prev_batch": "p0" } });
+    Reply::Json(200, json!({ "next_batch": "s2", "rooms": { "join": { "!r:s": room } } }))
+}
+
+#[tokio::test]
+async fn after_an_answer_that_is_too_large_half_of_the_events_are_asked_for() {
+    let stage = Stage::new().await;
+    let page = Reply::Json(200, json!({ "chunk": [event("$1", json!("older"))] }));
+    stage.server.on("/sync", [first(), Reply::Huge, gap(event("$2", json!("newer")))]);
+    stage.server.on("/messages", [Reply::Huge, Reply::Huge, page]);
+    let mut messages = stage.messages(&CancellationToken::new()).await;
+    let (text, envelope) = next(&mut messages).await;
+    assert_eq!(text, "older");
+    envelope.ack.send(taken());
+    assert_eq!(next(&mut messages).await.0, "newer");
+    let limits = |part: &str, limit: &str| {
+        let seen = stage.server.seen(part).into_iter().filter(|path| path.contains("s1"));
+        let after = |path: &str| path.split_once(limit).map(|(_, rest)| rest.to_owned());
+        let digits = |rest: String| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+        seen.filter_map(|path| after(&path).map(digits)).take(3).collect::<Vec<_>>()
+    };
+    assert_eq!(limits("/messages", "limit="), ["100", "50", "25"]);
+    assert_eq!(limits("/sync", "%22limit%22%3A"), ["50", "25"]);
+}
+
+#[tokio::test]
+async fn a_gap_is_bounded_by_its_bytes() {
+    let stage = Stage::new().await;
+    let body = "x".repeat(60_000);
+    let page = |number: usize| {
+        let chunk: Vec<Value> = (0..100).map(|at| event(&format!("${number}-{at}"), json!(body))).collect();
+        Reply::Json(200, json!({ "chunk": chunk, "end": format!("p{number}") }))
+    };
+    stage.server.on("/sync", [first(), gap(event("$newest", json!("newest")))]);
+    stage.server.on("/messages", (1..=5).map(page));
+    let mut messages = stage.messages(&CancellationToken::new()).await;
+    assert_eq!(next(&mut messages).await.0, body);
+    assert_eq!(stage.server.seen("/messages").len(), 3, "16 MiB are in three pages");
 }

@@ -234,3 +234,49 @@ pub enum Refusal {
     #[error("the message could not be stored: {0}")]
     Store(String),
 }
+
+/// The delay before a message is sent again whose refusal names none. 1 s: a full disk or a restart lasts longer, and a
+/// pause that is much longer would delay the message without need.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+impl Refusal {
+    /// The delay after which the same message may be sent again. `None`: it is refused for good, and the sender changes it
+    /// or gives it up.
+    pub fn again(&self) -> Option<Duration> {
+        match self {
+            Self::Busy { retry_after, .. } | Self::Overloaded { retry_after, .. } => Some(*retry_after),
+            Self::Store(_) | Self::ShuttingDown => Some(AGAIN_AFTER),
+            Self::Conflict { .. }
+            | Self::ConflictWithCommand
+            | Self::Forbidden(_)
+            | Self::Frozen(_)
+            | Self::Invalid(_)
+            | Self::Unknown(_)
+            | Self::Decided(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_sent_again_after_a_full_queue_and_a_failure_and_after_nothing_else() {
+        let (what, retry_after) = (|| "lane".to_owned(), Duration::from_millis(250));
+        for (refusal, again) in [
+            (Refusal::Busy { what: what(), retry_after }, Some(retry_after)),
+            (Refusal::Overloaded { what: what(), retry_after }, Some(retry_after)),
+            (Refusal::Store(what()), Some(AGAIN_AFTER)),
+            (Refusal::ShuttingDown, Some(AGAIN_AFTER)),
+            (Refusal::ConflictWithCommand, None),
+            (Refusal::Forbidden(what()), None),
+            (Refusal::Frozen(what()), None),
+            (Refusal::Invalid(what()), None),
+            (Refusal::Unknown(what()), None),
+            (Refusal::Decided(what()), None),
+        ] {
+            assert_eq!(refusal.again(), again, "{refusal}");
+        }
+    }
+}

@@ -47,15 +47,9 @@ pub trait Channel: Send + Sync {
     /// [`ChannelProfile::repeat`].
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError>;
 
-    /// Asks the platform for the pieces of a message that it may have accepted. Called before a delivery with an
-    /// unknown result is given up, also after a restart, if the profile sets `looks_up`. Pieces up to
-    /// `Outbound::pieces_sent` are known; the attempt that may have sent more began at `since` or later. If all pieces
-    /// are there, [`Channel::deliver`] is called with their number: it sends nothing then, and succeeds.
-    ///
-    /// # Cancel safety
-    /// Dropping the future changes nothing.
-    async fn look_up(&self, _message: &Outbound, _since: UnixMillis) -> LookUp {
-        LookUp::Unknown
+    /// The messages that the platform has, to settle unknown results. `None`: the platform cannot be asked.
+    fn sent(&self) -> Option<&dyn SentMessages> {
+        None
     }
 
     /// The constant properties of the channel. The default is that of a channel through which people write.
@@ -63,9 +57,10 @@ pub trait Channel: Send + Sync {
         ChannelProfile::default()
     }
 
-    /// How a turn may show its unfinished answer. The answer itself comes by [`Channel::deliver`].
-    fn streaming(&self) -> Streaming<'_> {
-        Streaming::Off
+    /// How it shows a run that is in progress. The answer itself comes by [`Channel::deliver`]. The default shows
+    /// nothing.
+    fn display(&self) -> RunDisplay<'_> {
+        RunDisplay::default()
     }
 
     /// The admission settings of the channel. `None`: the channel cannot tell, and a principal that was admitted once
@@ -74,21 +69,38 @@ pub trait Channel: Send + Sync {
         None
     }
 
-    /// Why the channel takes no messages now, on one line for operators; `None`: nothing is known to be wrong. It neither
-    /// waits nor asks the platform.
-    fn trouble(&self) -> Option<String> {
-        None
+    /// The present state of the connection to the platform. It neither waits nor asks the platform.
+    fn health(&self) -> ChannelHealth {
+        ChannelHealth::default()
     }
+}
 
-    /// Whether a delivery can begin now. `false`: messages wait in the outbox without an attempt. It neither waits nor asks
-    /// the platform.
-    fn can_deliver(&self) -> bool {
-        true
+/// The messages that a platform has. A channel hands it out by [`Channel::sent`].
+#[async_trait]
+pub trait SentMessages: Send + Sync {
+    /// Asks the platform for the pieces of a message that it may have accepted. Called before a delivery with an
+    /// unknown result is given up, also after a restart. Pieces up to `Outbound::pieces_sent` are known; the attempt
+    /// that may have sent more began at `since` or later. If all pieces are there,
+    /// [`Channel::deliver`] is called with their number: it sends nothing then, and succeeds.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    async fn look_up(&self, message: &Outbound, since: UnixMillis) -> LookUp;
+}
+
+/// The present state of a channel. The default: it works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelHealth {
+    /// Why the channel takes no messages now, on one line for operators; `None`: nothing is known to be wrong.
+    pub trouble: Option<String>,
+    /// Whether a delivery can begin now. `false`: messages wait in the outbox without an attempt.
+    pub can_deliver: bool,
+}
+
+impl Default for ChannelHealth {
+    fn default() -> Self {
+        Self { trouble: None, can_deliver: true }
     }
-
-    /// Shows that a run is in progress, such as by a typing indicator, until `run` is cancelled. Best effort; the
-    /// default shows nothing.
-    async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}
 }
 
 /// The constant properties of a channel.
@@ -106,19 +118,10 @@ pub struct ChannelProfile<'a> {
     pub max_file_bytes: u64,
     /// One or two sentences for the model: how to write answers for this channel. `None`: nothing special.
     pub hints: Option<&'a str>,
-    /// What a repetition of a message does whose result is unknown.
+    /// The effect of a repetition of a message whose result is unknown.
     pub repeat: Repeat,
-    /// Whether [`Channel::look_up`] asks the platform.
-    pub looks_up: bool,
-    /// What the channel promises about its deliveries.
+    /// The promise of the channel about its deliveries.
     pub quality: Quality,
-}
-
-impl ChannelProfile<'_> {
-    /// Whether a delivery with an unknown result continues, by a repetition or by a question to the platform.
-    pub fn settles_unknown(&self) -> bool {
-        self.looks_up || self.repeat != Repeat::Ambiguous
-    }
 }
 
 impl Default for ChannelProfile<'_> {
@@ -130,16 +133,35 @@ impl Default for ChannelProfile<'_> {
             max_file_bytes: 0,
             hints: None,
             repeat: Repeat::Ambiguous,
-            looks_up: false,
             quality: Quality::default(),
         }
     }
 }
 
+/// How a channel shows a run that is in progress. The default shows nothing.
+#[derive(Clone, Copy, Default)]
+pub struct RunDisplay<'a> {
+    /// How it shows the unfinished answer.
+    pub streaming: Streaming<'a>,
+    /// Its sign that a run is in progress; `None`: it has none.
+    pub indicator: Option<&'a dyn WorkIndicator>,
+}
+
+/// Shows that a run is in progress, such as by a typing indicator. Best effort.
+#[async_trait]
+pub trait WorkIndicator: Send + Sync {
+    /// Shows it in a conversation until `run` is cancelled, or until it cannot be shown any more.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the indicator may stay until the platform removes it.
+    async fn working(&self, route: &ReplyRoute, run: CancellationToken);
+}
+
 /// How a channel shows an unfinished answer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub enum Streaming<'a> {
     /// It shows nothing.
+    #[default]
     Off,
     /// It shows finished parts of the answer, each as a message of its own that is delivered like every message.
     Blocks {
@@ -181,7 +203,7 @@ pub enum LiveNews {
     },
 }
 
-/// What a working run does.
+/// The present work of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveState {
     /// The running tool calls, the oldest first. Empty: the model is asked.

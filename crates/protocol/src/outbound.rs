@@ -139,7 +139,7 @@ pub enum DeliverError {
     },
     /// The request was sent and no answer came: the message may or may not have been delivered. It is retried only if
     /// the channel's [`Repeat`](crate::Repeat) is harmless, or if the platform says by
-    /// [`Channel::look_up`](crate::Channel::look_up) that it does not have it.
+    /// [`SentMessages::look_up`](crate::SentMessages::look_up) that it does not have it.
     #[error("perhaps delivered: {detail}")]
     Ambiguous {
         /// The reason, for the log.

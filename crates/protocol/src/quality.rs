@@ -1,4 +1,4 @@
-//! What a channel promises about its deliveries, and what the promise was tried against.
+//! The promise of a channel about its deliveries, and the evidence for it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Quality {
     /// How often a message arrives.
     pub delivery: DeliveryQuality,
-    /// What has confirmed that.
+    /// The evidence for that.
     pub confirmed_by: Confirmation,
 }
 
@@ -39,7 +39,7 @@ impl DeliveryQuality {
     }
 }
 
-/// What has confirmed the quality in a test.
+/// The counterpart in the test that has confirmed the quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

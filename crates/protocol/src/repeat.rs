@@ -1,12 +1,12 @@
-//! Repetition of a delivery whose result is unknown: what a platform makes of it, and the key by which it recognises
-//! it.
+//! Deliveries whose result is unknown: the effect of a repetition, the key by which a platform recognises it, and the
+//! answer of a platform that was asked.
 
 use std::time::Duration;
 
 use crate::ids::OutboxId;
 use crate::time::UnixMillis;
 
-/// What becomes of a message that is sent again although the platform may have accepted it.
+/// The effect of sending a message again although the platform may have accepted it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeat {
     /// The platform may show it twice. An unknown result is not repeated.
@@ -36,7 +36,7 @@ impl Repeat {
 }
 
 /// The answer of a platform to the question whether it has a message, see
-/// [`Channel::look_up`](crate::Channel::look_up).
+/// [`SentMessages::look_up`](crate::SentMessages::look_up).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookUp {
     /// It has these pieces, counted from the first one of the message, with those that were known before. The delivery

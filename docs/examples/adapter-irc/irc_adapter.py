@@ -17,6 +17,7 @@ import uuid
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+OPEN_MAX = 256  # messages without an ack that Belay takes on one connection
 REMEMBERED = 1000
 
 
@@ -24,6 +25,7 @@ class Adapter:
     def __init__(self, address, host, port, nick, room):
         self.address, self.host, self.port, self.nick, self.room = address, host, port, nick, room
         self.unsettled = {}  # messages that Belay has not taken yet; it gets them again
+        self.room_for_more = asyncio.Semaphore(OPEN_MAX)
         self.sent = collections.OrderedDict()  # keys of deliveries that the IRC server has taken
         self.pongs = {}  # a PONG says that the server has read all lines before its PING
 
@@ -69,6 +71,7 @@ class Adapter:
             name, colon, rest = text.partition(":")
             addressed = bool(colon) and name == self.nick
             message |= {"conversation": place, "addressed": addressed, "text": rest.strip() if addressed else text}
+        await self.room_for_more.acquire()
         self.unsettled[message["id"]] = message
         await self.tell("message", **message)
 
@@ -77,8 +80,8 @@ class Adapter:
             frame = json.loads(text)
             if frame["type"] == "ack" and frame["result"] == "again":
                 tasks.create_task(self.again(frame))
-            elif frame["type"] == "ack":
-                self.unsettled.pop(frame["id"], None)
+            elif frame["type"] == "ack" and self.unsettled.pop(frame["id"], None):
+                self.room_for_more.release()
             elif frame["type"] == "deliver":
                 tasks.create_task(self.deliver(frame))
             elif frame["type"] == "look_up":

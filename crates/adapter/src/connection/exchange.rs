@@ -1,5 +1,6 @@
 //! The exchange of frames over an open connection.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
@@ -8,24 +9,21 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
-use super::{CURSOR, Served};
+use super::silence::Silence;
+use super::{CURSOR, OPEN_MAX, Served};
 use crate::arrival::{self, Arrival};
 use crate::frames::{FromAdapter, Sender, ToAdapter, read};
 use crate::link::{Answer, Frame};
 use crate::progress::Progress;
 
-/// The maximum number of messages without an acknowledgement. No further frame is read then.
-const UNSETTLED_MAX: usize = 64;
-
 /// Maximum time to write a frame, after which the adapter counts as gone.
 const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Pause between two pings, and the silence after which the adapter counts as gone.
+/// Pause between two pings.
 const PING: Duration = Duration::from_secs(20);
-const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The acknowledgement of the message at a place, with its id.
 type Settled = (u64, String, Option<Ack>);
@@ -36,54 +34,82 @@ pub(super) struct Exchange<'a> {
     generation: u64,
     progress: Progress,
     acks: FuturesUnordered<BoxFuture<'static, Settled>>,
-    /// A message that the agent's queue has no room for yet. Nothing is read meanwhile.
-    pending: Option<Envelope>,
+    /// Messages that the agent's queue has no room for yet, the oldest first: at most [`OPEN_MAX`].
+    pending: VecDeque<Envelope>,
+}
+
+/// The next event of a connection.
+enum Event {
+    /// A message has its acknowledgement.
+    Settled(Settled),
+    /// The oldest pending message has left: the agent has it, or takes none any more.
+    HandedOver,
+    /// A frame is to be written; `None`: a newer connection writes them now.
+    Write(Option<Frame>),
+    /// A ping is due.
+    Ping,
+    /// A frame was read; `None`: the connection has ended.
+    Read(Option<Result<Message, axum::Error>>),
 }
 
 impl<'a> Exchange<'a> {
     /// The exchange over the connection with this number.
     pub(super) fn new(socket: &'a mut WebSocket, served: &'a Served, generation: u64) -> Self {
-        let (progress, acks) = (Progress::default(), FuturesUnordered::new());
-        Self { socket, served, generation, progress, acks, pending: None }
+        let (progress, acks, pending) = (Progress::default(), FuturesUnordered::new(), VecDeque::new());
+        Self { socket, served, generation, progress, acks, pending }
     }
 
     /// Serves until the connection ends. Returns the reason.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, a frame may be half written; the socket writes its rest in front of the next one.
     pub(super) async fn run(&mut self, mut frames: mpsc::Receiver<Frame>) -> String {
-        let (mut heard, mut pings) = (Instant::now(), interval(PING));
+        let (mut silence, mut pings) = (Silence::begin(), interval(PING));
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let reads = self.pending.is_none()
-                && self.acks.len() < UNSETTLED_MAX
-                && self.progress.waiting() < UNSETTLED_MAX * 4;
-            let served = self.served;
-            let result = tokio::select! {
-                Some((place, id, ack)) = self.acks.next() => self.acknowledge(place, id, ack).await,
-                permit = served.inbox.reserve(), if self.pending.is_some() => match (permit, self.pending.take()) {
-                    (Ok(permit), Some(envelope)) => { permit.send(envelope); Ok(()) }
-                    _ => Ok(()), // intake has ended: the dropped envelope says so
-                },
-                frame = frames.recv() => match frame {
-                    Some(frame) => self.write(frame).await,
-                    None => Err("another connection has taken its place".to_owned()),
-                },
-                _ = pings.tick() => match heard.elapsed() {
-                    silence if silence > SILENCE_MAX => Err("the adapter is silent".to_owned()),
-                    _ => self.send(Message::Ping(Default::default())).await,
-                },
-                message = self.socket.next(), if reads => {
-                    heard = Instant::now();
-                    match message {
-                        Some(Ok(Message::Text(text))) => self.frame(&text).await,
-                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
-                        Some(Ok(Message::Binary(_))) => Err("frames are text".to_owned()),
-                        Some(Ok(Message::Close(_))) | None => Err("the adapter closed it".to_owned()),
-                        Some(Err(error)) => Err(error.to_string()),
-                    }
+            let event = self.next(&mut frames, &mut pings).await;
+            let begun = Instant::now();
+            let result = match event {
+                Event::Settled((place, id, ack)) => self.acknowledge(place, id, ack).await,
+                Event::HandedOver => Ok(()),
+                Event::Write(Some(frame)) => self.write(frame).await,
+                Event::Write(None) => Err("another connection has taken its place".to_owned()),
+                Event::Ping if silence.is_too_long() => Err("the adapter is silent".to_owned()),
+                Event::Ping => self.send(Message::Ping(Default::default())).await,
+                Event::Read(message) => {
+                    silence = Silence::begin();
+                    self.take(message).await
                 }
             };
             if let Err(why) = result {
                 return why;
             }
+            silence.leave_out(begun.elapsed());
+        }
+    }
+
+    async fn next(&mut self, frames: &mut mpsc::Receiver<Frame>, pings: &mut Interval) -> Event {
+        tokio::select! {
+            Some(settled) = self.acks.next() => Event::Settled(settled),
+            permit = self.served.inbox.reserve(), if !self.pending.is_empty() => {
+                if let (Ok(permit), Some(envelope)) = (permit, self.pending.pop_front()) {
+                    permit.send(envelope);
+                } // else intake has ended: the dropped envelope says so
+                Event::HandedOver
+            }
+            frame = frames.recv() => Event::Write(frame),
+            _ = pings.tick() => Event::Ping,
+            message = self.socket.next() => Event::Read(message),
+        }
+    }
+
+    async fn take(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), String> {
+        match message {
+            Some(Ok(Message::Text(text))) => self.frame(&text).await,
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
+            Some(Ok(Message::Binary(_))) => Err("frames are text".to_owned()),
+            Some(Ok(Message::Close(_))) | None => Err("the adapter closed it".to_owned()),
+            Some(Err(error)) => Err(error.to_string()),
         }
     }
 
@@ -149,11 +175,18 @@ impl<'a> Exchange<'a> {
             Arrival::Take(inbound) => {
                 let (ack, answer) = AckSender::channel();
                 let place = self.progress.begin(&format!("{kind} {conversation:?} {id}"));
-                self.pending = Some(Envelope { inbound: *inbound, ack });
+                self.pending.push_back(Envelope { inbound: *inbound, ack });
                 self.acks.push(answer.map(move |ack| (place, id, ack.ok())).boxed());
-                Ok(())
+                if self.acks.len().max(self.progress.open()) > OPEN_MAX { self.refuse_more().await } else { Ok(()) }
             }
         }
+    }
+
+    /// Ends a connection with too many open messages.
+    async fn refuse_more(&mut self) -> Result<(), String> {
+        let detail = format!("more than {OPEN_MAX} messages are open; wait for an `ack` before the next one");
+        self.send(Message::text(ToAdapter::Error { detail: detail.clone() }.text())).await?;
+        Err(detail)
     }
 
     async fn acknowledge(&mut self, place: u64, id: String, ack: Option<Ack>) -> Result<(), String> {

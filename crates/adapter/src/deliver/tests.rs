@@ -24,6 +24,24 @@ async fn a_part_of_other_pieces_is_never_taken_for_the_whole() {
     assert!(matches!(ended, Err(DeliverError::Ambiguous { pieces_sent: 3, .. })), "{ended:?}");
 }
 
+#[tokio::test]
+async fn a_refusal_has_the_words_of_the_adapter_on_one_short_line() {
+    let link = Arc::new(Link::default());
+    let (generation, mut queue) = link.open(Ready::default());
+    let adapter = link.clone();
+    let refuses = async {
+        let key = queue.recv().await.and_then(|frame| frame.key).expect("a delivery");
+        let detail = format!("no\u{1b}[2Jsuch room\n{}", "x".repeat(1_000));
+        let delivered = Delivered { key: key.clone(), result: DeliveryResult::Refused, after_ms: None, detail };
+        adapter.answer(generation, &key, Answer::Delivered(delivered));
+    };
+    let outbound = message(0);
+    let (ended, ()) = tokio::join!(deliver(&link, limit(4000), &outbound), refuses);
+    let Err(DeliverError::Refused { detail }) = ended else { panic!("{ended:?}") };
+    assert!(detail.starts_with("no\\u{1b}[2Jsuch room\\nxxx"), "{detail}");
+    assert_eq!(detail.chars().count(), 300);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_delivery_goes_on_in_another_attempt() {
     let link = Arc::new(Link::default());

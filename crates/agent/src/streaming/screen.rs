@@ -61,7 +61,7 @@ impl Screen {
         let (mut task, finish) = (JoinSet::new(), CancellationToken::new());
         let shower =
             PreviewTarget { run: run.clone(), channel, route, services: services.clone(), request: request.clone() };
-        match shower.channel.streaming() {
+        match shower.channel.display().streaming {
             Streaming::Off => return None,
             Streaming::Blocks { max_chars } => {
                 if run.output.blocks().is_none() {
@@ -94,7 +94,7 @@ impl Screen {
             Streaming::Live(_) => {
                 let (shower, finish) = (shower.clone(), finish.clone());
                 task.spawn(async move {
-                    if let Streaming::Live(view) = shower.channel.streaming() {
+                    if let Streaming::Live(view) = shower.channel.display().streaming {
                         live::show(&shower.run, view, &finish).await;
                     }
                     Left::default()
@@ -123,7 +123,7 @@ impl Screen {
             }
             None => Left::default(),
         };
-        if let Streaming::Live(view) = self.shower.channel.streaming() {
+        if let Streaming::Live(view) = self.shower.channel.display().streaming {
             view.show(self.run.id, LiveNews::Ended { answered: closing == Closing::Answered });
         }
         let message = left.message?;
@@ -139,7 +139,7 @@ impl Screen {
 
 impl PreviewTarget {
     fn previewer(&self) -> Option<Previewer<'_>> {
-        let Streaming::Preview(preview) = self.channel.streaming() else { return None };
+        let Streaming::Preview(preview) = self.channel.display().streaming else { return None };
         Some(Previewer {
             run: &self.run,
             preview,

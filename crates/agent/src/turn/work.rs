@@ -63,7 +63,8 @@ pub(super) async fn work(
     else {
         return looping.await;
     };
-    let working = channel.working(route, indicator.clone());
+    let Some(shown) = channel.display().indicator else { return looping.await };
+    let working = shown.working(route, indicator.clone());
     tokio::pin!(working);
     let outcome = tokio::select! {
         outcome = &mut looping => outcome,

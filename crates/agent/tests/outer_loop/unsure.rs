@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelError, ChannelId, ChannelProfile, DeliverError, EventKind, EventQuery, InboundStream, LookUp,
-    Outbound, Repeat, UnixMillis,
+    Channel, ChannelError, ChannelHealth, ChannelId, ChannelProfile, DeliverError, EventKind, EventQuery,
+    InboundStream, LookUp, Outbound, Repeat, SentMessages, UnixMillis,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Running, Setup};
 
-/// What becomes of one request.
+/// The treatment of one request.
 enum Act {
     /// The platform shows the piece, and its answer is lost.
     ShowAndLose,
@@ -90,7 +90,7 @@ impl Channel for Posting {
     }
 
     fn profile(&self) -> ChannelProfile<'_> {
-        ChannelProfile { repeat: self.platform.repeat, looks_up: self.platform.looks_up, ..self.inner.profile() }
+        ChannelProfile { repeat: self.platform.repeat, ..self.inner.profile() }
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
@@ -111,10 +111,17 @@ impl Channel for Posting {
         Ok(())
     }
 
-    fn can_deliver(&self) -> bool {
-        !self.platform.is_away.load(Ordering::SeqCst)
+    fn health(&self) -> ChannelHealth {
+        ChannelHealth { trouble: None, can_deliver: !self.platform.is_away.load(Ordering::SeqCst) }
     }
 
+    fn sent(&self) -> Option<&dyn SentMessages> {
+        self.platform.looks_up.then_some(self as &dyn SentMessages)
+    }
+}
+
+#[async_trait]
+impl SentMessages for Posting {
     async fn look_up(&self, _message: &Outbound, _since: UnixMillis) -> LookUp {
         lock(&self.platform.answers).pop_front().unwrap_or(LookUp::Unknown)
     }

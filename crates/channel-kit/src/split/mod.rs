@@ -16,7 +16,7 @@ pub use self::layout::{Code, Layout};
 /// Longest grapheme that is kept whole, in bytes. Longer ones are not readable anyway.
 const GRAPHEME_MAX_BYTES: usize = 256;
 
-/// What a platform counts.
+/// The unit in which a platform counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// UTF-16 code units: Telegram.
@@ -48,7 +48,7 @@ impl Unit {
 /// The maximum lengths of the pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What is counted.
+    /// The unit of the length.
     pub unit: Unit,
     /// Of the first piece, such as the caption of a file.
     pub first: usize,

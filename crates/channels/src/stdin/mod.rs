@@ -35,7 +35,8 @@ use std::thread;
 use async_trait::async_trait;
 use belay_protocol::{
     AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Confirmation,
-    DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, QueueMode, SessionKey, Streaming,
+    DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, QueueMode, RunDisplay, SessionKey,
+    Streaming,
 };
 use belay_terminal::{Look, question, rendered};
 use futures_util::stream;
@@ -258,8 +259,9 @@ impl Channel for StdinChannel {
         }
     }
 
-    fn streaming(&self) -> Streaming<'_> {
-        self.prompt.as_ref().map_or(Streaming::Off, |prompt| Streaming::Live(&prompt.board))
+    fn display(&self) -> RunDisplay<'_> {
+        let streaming = self.prompt.as_ref().map_or(Streaming::Off, |prompt| Streaming::Live(&prompt.board));
+        RunDisplay { streaming, ..RunDisplay::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

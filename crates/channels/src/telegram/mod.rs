@@ -55,8 +55,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    AckSender, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, CommandInfo, Confirmation,
-    DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, ReplyRoute, Streaming, provenance,
+    AckSender, BlobStore, Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, CommandInfo,
+    Confirmation, DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, ReplyRoute, RunDisplay,
+    Streaming, WorkIndicator, provenance,
 };
 use futures_util::future::{OptionFuture, ready};
 use futures_util::{Stream, StreamExt, stream};
@@ -220,9 +221,9 @@ impl Channel for Telegram {
         &self.id
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn health(&self) -> ChannelHealth {
         let lines: Vec<String> = self.router.trouble().into_iter().chain(self.unreached.line()).collect();
-        (!lines.is_empty()).then(|| lines.join("; "))
+        ChannelHealth { trouble: (!lines.is_empty()).then(|| lines.join("; ")), ..ChannelHealth::default() }
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
@@ -282,14 +283,18 @@ impl Channel for Telegram {
         result
     }
 
-    fn streaming(&self) -> Streaming<'_> {
-        match self.config.stream {
+    fn display(&self) -> RunDisplay<'_> {
+        let streaming = match self.config.stream {
             Shown::Off => Streaming::Off,
             Shown::Preview => Streaming::Preview(&*self.router),
             Shown::Blocks | Shown::BlocksAtEnd => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
-        }
+        };
+        RunDisplay { streaming, indicator: Some(self) }
     }
+}
 
+#[async_trait]
+impl WorkIndicator for Telegram {
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         if let Ok(conversation) = route.conversation.parse::<Conversation>() {
             deliver::typing(self.router.sending(), conversation, run).await;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use belay_protocol::{Channel, ChannelId, DeliverError, Outbound, OutboxId, ReplyRoute, RunId};
+use belay_protocol::{Channel, ChannelId, DeliverError, Outbound, OutboxId, ReplyRoute, RunId, WorkIndicator};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

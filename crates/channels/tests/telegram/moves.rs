@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use belay_channels::{GroupsConfig, Telegram, TelegramConfig};
 use belay_protocol::{
     Channel, ChannelId, Envelope, MoveStore, MovedConversation, NoAttachments, Outbound, ReplyRoute, StoreError,
-    Streaming,
+    Streaming, WorkIndicator,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -206,7 +206,7 @@ async fn a_refusal_of_any_request_tells_the_move_and_what_was_asked_goes_to_the_
                 assert_eq!(chats, ["-100", "-1009"]);
             }
             "sendMessage" => {
-                let Streaming::Preview(preview) = channel.streaming() else { panic!("previews") };
+                let Streaming::Preview(preview) = channel.display().streaming else { panic!("previews") };
                 let shown = preview.begin(&route("-100", Some("5")), "half").await.unwrap();
                 assert_eq!(&*shown, "-1009/99");
                 preview.change(&route("-100", None), &shown, "half an answer").await.unwrap();

@@ -12,7 +12,7 @@ use crate::double::{Double, Trouble, refusal};
 use crate::{config, telegram};
 
 fn preview(channel: &Telegram) -> &dyn Preview {
-    match channel.streaming() {
+    match channel.display().streaming {
         Streaming::Preview(preview) => preview,
         Streaming::Off | Streaming::Blocks { .. } | Streaming::Live(_) => {
             panic!("telegram shows previews unless told otherwise")
@@ -40,7 +40,7 @@ async fn what_is_shown_is_what_the_settings_say() {
     let double = Double::start().await;
     for (stream, shown) in [(Stream::Off, "nothing"), (Stream::Preview, "preview"), (Stream::Blocks, "4096")] {
         let channel = telegram(TelegramConfig { stream, ..config(&double.base) });
-        let seen = match channel.streaming() {
+        let seen = match channel.display().streaming {
             Streaming::Off | Streaming::Live(_) => "nothing".to_owned(),
             Streaming::Preview(_) => "preview".to_owned(),
             Streaming::Blocks { max_chars } => max_chars.to_string(),

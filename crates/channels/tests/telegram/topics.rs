@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Channel, DeliverError, Outbound, OutboundFile};
+use belay_protocol::{Channel, DeliverError, Outbound, OutboundFile, WorkIndicator};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -47,11 +47,11 @@ async fn in_a_forum_a_reply_to_a_deleted_topic_goes_nowhere_and_the_operator_rea
         double.trouble("sendMessage", refusal(400, &format!("Bad Request: {description}")));
         let message = Outbound { route: route("-100:33", Some("5")), ..reply("hi") };
         let channel = telegram(config(&double.base));
-        assert_eq!(channel.trouble(), None);
+        assert_eq!(channel.health().trouble, None);
         let failed = channel.deliver(&message).await;
         let Err(DeliverError::Refused { detail }) = failed else { panic!("{failed:?}") };
         assert!(detail.starts_with("topic 33 of the group -100: the topic"), "{detail}");
-        assert_eq!(channel.trouble(), Some(format!("an answer was not delivered: {detail}")));
+        assert_eq!(channel.health().trouble, Some(format!("an answer was not delivered: {detail}")));
         assert!(detail.contains(description), "{detail}");
         assert_eq!(places(&double, "sendMessage"), [json!([33, 5])], "{description}");
     }
@@ -139,10 +139,10 @@ async fn a_place_that_took_no_answer_is_in_the_status_until_it_takes_one() {
         double.trouble("sendMessage", refusal(400, "Bad Request: not enough rights to send text messages to the chat"));
         channel.deliver(&to(conversation)).await.unwrap_err();
     }
-    let line = channel.trouble().expect("two places");
+    let line = channel.health().trouble.expect("two places");
     assert!(line.starts_with("answers for 2 places were not delivered, the last one: group -200: "), "{line}");
     channel.deliver(&to("-200")).await.unwrap();
-    assert!(channel.trouble().expect("one place").starts_with("an answer was not delivered: topic 33 of"));
+    assert!(channel.health().trouble.expect("one place").starts_with("an answer was not delivered: topic 33 of"));
     channel.deliver(&to("-100:33")).await.unwrap();
-    assert_eq!(channel.trouble(), None);
+    assert_eq!(channel.health().trouble, None);
 }

@@ -180,7 +180,7 @@ impl<'a> Chat<'a> {
                     if let (LiveNews::Began, Some(state)) = (&news, self.runs.get(&run)) {
                         state.send_replace(None); // after a pause
                     }
-                    if let Streaming::Live(view) = self.terminal.streaming() {
+                    if let Streaming::Live(view) = self.terminal.display().streaming {
                         if news == (LiveNews::Ended { answered: true }) {
                             let state = figures::of(self.client, self.session, run, self.follow.state(run)).await;
                             view.show(run, LiveNews::State(state));

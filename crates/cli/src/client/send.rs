@@ -210,7 +210,7 @@ mod tests {
             "expires_at": "1999-01-01T00:00:00.000Z",
         });
         let said = asked(&question, "").join("\n");
-        assert_eq!(asked(&question, "May I? (/approve q1)")[1], "May I? (/approve q1)", "the words of whoever asks");
+        assert_eq!(asked(&question, "May I? (/approve q1)")[1], "May I? (/approve q1)", "the words of the requester");
         for part in ["run_command: git push", "belay approvals approve q1", "belay approvals deny q1"] {
             assert!(said.contains(part), "{part} in {said}");
         }

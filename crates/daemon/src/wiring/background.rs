@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, InboundStream, LookUp, Outbound,
-    ReplyRoute, UnixMillis,
+    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, DeliverError, InboundStream,
+    Outbound, RunDisplay, SentMessages,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +27,8 @@ impl Channel for Background {
         self.0.deliver(message).await
     }
 
-    async fn look_up(&self, message: &Outbound, since: UnixMillis) -> LookUp {
-        self.0.look_up(message, since).await
+    fn sent(&self) -> Option<&dyn SentMessages> {
+        self.0.sent()
     }
 
     fn profile(&self) -> ChannelProfile<'_> {
@@ -39,15 +39,11 @@ impl Channel for Background {
         self.0.admission()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.0.trouble()
+    fn display(&self) -> RunDisplay<'_> {
+        self.0.display()
     }
 
-    fn can_deliver(&self) -> bool {
-        self.0.can_deliver()
-    }
-
-    async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
-        self.0.working(route, run).await;
+    fn health(&self) -> ChannelHealth {
+        self.0.health()
     }
 }

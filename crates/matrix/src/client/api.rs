@@ -10,7 +10,8 @@ use serde_json::Value;
 pub(crate) use super::error::ApiError;
 use super::error::{failed, unsent, words};
 
-/// Largest answer that is read. 64 MiB: far more than an answer of `/sync` with our filter.
+/// Largest answer that is read. 64 MiB: an answer of `/sync` with full timelines of some 20 rooms, at 64 KiB an event.
+/// After a larger one, fewer events are asked for.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Deadline of a request that should be answered at once.
@@ -85,7 +86,7 @@ async fn finished<R: DeserializeOwned>(request: RequestBuilder) -> Result<R, Api
         match response.chunk().await {
             Ok(Some(piece)) if body.len() + piece.len() <= ANSWER_MAX_BYTES => body.extend_from_slice(&piece),
             Ok(None) => break,
-            Ok(Some(_)) => return Err(ApiError::NoAnswer(format!("more than {ANSWER_MAX_BYTES} bytes"))),
+            Ok(Some(_)) => return Err(ApiError::TooLarge(ANSWER_MAX_BYTES)),
             Err(error) if status.is_success() => return Err(ApiError::NoAnswer(words(error))),
             Err(_) => break, // the status alone is enough
         }

@@ -15,10 +15,10 @@ const HOLD: Duration = Duration::from_secs(25);
 const SYNC_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Events of a room that come with an answer. More of them are a gap, which is filled.
-const TIMELINE_LIMIT: u32 = 50;
+pub(crate) const TIMELINE_LIMIT: u32 = 50;
 
 /// Events of a page.
-const PAGE_LIMIT: u32 = 100;
+pub(crate) const PAGE_LIMIT: u32 = 100;
 
 /// The kinds of event that are asked for.
 const KINDS: [&str; 5] = ["m.room.message", "m.reaction", "m.room.encrypted", "m.room.member", "m.room.tombstone"];
@@ -42,13 +42,14 @@ impl Api {
         }
     }
 
-    /// The news since a token; without one, the place to begin at and the open invitations.
+    /// The news since a token, with at most `limit` events of each room; without a token, the place to begin at and the
+    /// open invitations.
     ///
     /// `unlike`: a number that differs from that of an earlier start. Synapse answers a first request like an earlier
     /// one with the old answer, for two minutes (`findings/matrix-a-restarted-bot-answers-again.sh`).
-    pub(crate) async fn sync(&self, since: Option<&str>, unlike: u64) -> Result<SyncAnswer, ApiError> {
+    pub(crate) async fn sync(&self, since: Option<&str>, unlike: u64, limit: u32) -> Result<SyncAnswer, ApiError> {
         let nothing = json!({ "not_types": ["*"] });
-        let timeline = json!({ "limit": if since.is_some() { TIMELINE_LIMIT } else { 1 }, "types": KINDS });
+        let timeline = json!({ "limit": if since.is_some() { limit } else { 1 }, "types": KINDS });
         let room = json!({
             "timeline": timeline, "state": nothing, "ephemeral": nothing, "account_data": nothing
         });
@@ -59,9 +60,9 @@ impl Api {
         self.get(&["client", "v3", "sync"], &query, SYNC_DEADLINE).await
     }
 
-    /// A page of the events of a room before `from`, the newest first, back to `to`.
-    pub(crate) async fn page(&self, room: &str, from: &str, to: &str) -> Result<Page, ApiError> {
-        let (filter, limit) = (json!({ "types": KINDS }).to_string(), PAGE_LIMIT.to_string());
+    /// A page of at most `limit` events of a room before `from`, the newest first, back to `to`.
+    pub(crate) async fn page(&self, room: &str, from: &str, to: &str, limit: u32) -> Result<Page, ApiError> {
+        let (filter, limit) = (json!({ "types": KINDS }).to_string(), limit.to_string());
         let query = [("dir", "b"), ("from", from), ("to", to), ("limit", limit.as_str()), ("filter", filter.as_str())];
         self.get(&in_room(room, &["messages"]), &query, DEADLINE).await
     }

@@ -86,7 +86,9 @@ pub(crate) fn failed(error: &ApiError, pieces_sent: u32) -> DeliverError {
         ApiError::NotSent(_) => DeliverError::Retry { after: None, detail, pieces_sent },
         // The operator may replace the token, so the message is retried.
         error if error.is_auth() => DeliverError::Retry { after: None, detail, pieces_sent },
-        ApiError::NoAnswer(_) | ApiError::Server(_) => DeliverError::Ambiguous { detail, pieces_sent },
+        ApiError::NoAnswer(_) | ApiError::TooLarge(_) | ApiError::Server(_) => {
+            DeliverError::Ambiguous { detail, pieces_sent }
+        }
         ApiError::Refused { status: 403, .. } => {
             let remedy = "Belay is not in the room, or may not write there: invite it again, or give it the right";
             DeliverError::Refused { detail: format!("{remedy} ({detail})") }

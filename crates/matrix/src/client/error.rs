@@ -20,6 +20,9 @@ pub(crate) enum ApiError {
     /// The request was sent and no usable answer came: the server may have carried it out.
     #[error("no answer: {0}")]
     NoAnswer(String),
+    /// The answer is larger than the largest one that is read. The server has carried out the request.
+    #[error("the answer has more than {0} bytes")]
+    TooLarge(usize),
     /// Too many requests: nothing has happened.
     #[error("too many requests, wait {} ms", .0.as_millis())]
     Limited(Duration),

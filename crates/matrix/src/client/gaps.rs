@@ -1,6 +1,7 @@
 //! The news since a token, without gaps: an answer has the newest events of each room, and the ones before are fetched.
 
 use super::api::ApiError;
+use super::calls::{PAGE_LIMIT, TIMELINE_LIMIT};
 use super::room::Rooms;
 use super::wire::{Event, RawEvent, Timeline};
 use crate::config::is_room;
@@ -9,6 +10,10 @@ use tracing::{info, warn};
 
 /// Most events of a gap. Older ones are passed over, which the log says. 10,000: some 10 MB.
 const GAP_MAX: usize = 10_000;
+
+/// Most bytes of the events of a gap that are held, beyond which no further page is fetched. 16 MiB: more than 10,000
+/// usual events; one event may have 64 KiB.
+const GAP_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The news since a token.
 pub(crate) struct News {
@@ -26,7 +31,8 @@ impl Rooms {
     /// # Errors
     /// The server does not answer as it should. Nothing is lost: the same token has the same news.
     pub(crate) async fn news(&self, since: Option<&str>) -> Result<News, ApiError> {
-        let answer = self.api.sync(since, self.since_ms).await?;
+        let limit = since.map_or(1, |_| TIMELINE_LIMIT);
+        let answer = fitting(limit, |limit| self.api.sync(since, self.since_ms, limit)).await?;
         let me = self.me.get().map(|me| me.user.clone()).unwrap_or_default();
         let rooms = answer.rooms.unwrap_or_default();
         let mut events = Vec::new();
@@ -53,21 +59,23 @@ impl Rooms {
     /// The events of a room since a token, from the invitation on if Belay has joined it meanwhile.
     async fn whole(&self, room: &str, timeline: Timeline, since: &str, me: &str) -> Result<Vec<Event>, ApiError> {
         let mut seen = timeline.events.as_ref().map_or(0, Vec::len);
-        let mut events = self.wanted(timeline.events, me);
+        let (mut events, mut bytes) = self.wanted(timeline.events, me);
         events.reverse();
         let mut from = timeline.prev_batch.filter(|_| timeline.limited.unwrap_or_default());
         while let Some(at) = from.take().filter(|_| !events.iter().any(|event| is_entry(event, me))) {
-            if seen >= GAP_MAX {
-                warn!(room, "there were more than {GAP_MAX} events in a room; older ones are passed over");
+            if seen >= GAP_MAX || bytes >= GAP_MAX_BYTES {
+                warn!(room, seen, bytes, "a room has too many new events; the older ones of them are passed over");
                 break;
             }
-            match self.api.page(room, &at, since).await {
+            match fitting(PAGE_LIMIT, |limit| self.api.page(room, &at, since, limit)).await {
                 Ok(page) => {
                     seen += page.chunk.as_ref().map_or(0, Vec::len);
-                    events.extend(self.wanted(page.chunk, me));
+                    let (wanted, more) = self.wanted(page.chunk, me);
+                    events.extend(wanted);
+                    bytes += more;
                     from = page.end.filter(|end| *end != at);
                 }
-                Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
+                Err(error @ (ApiError::Refused { .. } | ApiError::TooLarge(_))) if !error.is_auth() => {
                     warn!(room, %error, "the server does not show the older events of a room");
                 }
                 Err(error) => return Err(error),
@@ -79,14 +87,36 @@ impl Rooms {
         Ok(events)
     }
 
-    /// The events that may be read later: those of strangers, up to 64 KiB each, are not held in memory.
-    fn wanted(&self, events: Option<Vec<RawEvent>>, me: &str) -> Vec<Event> {
-        let mut events = read(events);
-        events.retain(|event| match event.kind.as_str() {
-            "m.room.member" | "m.room.tombstone" => true,
-            _ => event.sender != me && self.admits(&event.sender),
+    /// The events that may be read later, and their bytes: those of strangers, up to 64 KiB each, are not held in
+    /// memory.
+    fn wanted(&self, events: Option<Vec<RawEvent>>, me: &str) -> (Vec<Event>, usize) {
+        let (events, mut bytes) = (events.unwrap_or_default(), 0);
+        let wanted = events.iter().filter_map(|raw| {
+            let event = Event::read(raw).filter(|event| match event.kind.as_str() {
+                "m.room.member" | "m.room.tombstone" => true,
+                _ => event.sender != me && self.admits(&event.sender),
+            })?;
+            bytes += raw.get().len();
+            Some(event)
         });
-        events
+        let wanted = wanted.collect();
+        (wanted, bytes)
+    }
+}
+
+/// An answer that is not too large: after one that is, half of the events are asked for, down to one.
+async fn fitting<R, F>(mut limit: u32, ask: impl Fn(u32) -> F) -> Result<R, ApiError>
+where
+    F: Future<Output = Result<R, ApiError>>,
+{
+    loop {
+        match ask(limit).await {
+            Err(ApiError::TooLarge(bytes)) if limit > 1 => {
+                warn!(limit, bytes, "an answer is too large; half of its events are asked for");
+                limit /= 2;
+            }
+            answer => return answer,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::intake::{Me, edited, file, without_quote};
 use super::wire::Event;
 use crate::NAME;
 
-/// Where a message is, and the role of its sender.
+/// The conversation of a message, and the role of its sender.
 pub(crate) struct Place {
     /// The conversation: the first id of the room.
     pub(crate) conversation: String,

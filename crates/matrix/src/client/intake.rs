@@ -1,4 +1,4 @@
-//! What an event says: its text, whom it addresses, its file, its answer to a question. Pure.
+//! The content of an event: its text, whom it addresses, its file, its answer to a question. Pure.
 
 use belay_protocol::{CommandInfo, Decision, Unread};
 

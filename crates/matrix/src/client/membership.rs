@@ -87,7 +87,9 @@ impl Rooms {
         match self.is_crowded(room).await {
             Ok(false) => Ok(()),
             Ok(true) => Err(ApiError::Crowded),
-            Err(error @ (ApiError::NoAnswer(_) | ApiError::Server(_))) => Err(ApiError::NotSent(error.to_string())),
+            Err(error @ (ApiError::NoAnswer(_) | ApiError::TooLarge(_) | ApiError::Server(_))) => {
+                Err(ApiError::NotSent(error.to_string()))
+            }
             Err(error) => Err(error),
         }
     }

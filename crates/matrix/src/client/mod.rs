@@ -31,8 +31,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Confirmation, DeliverError, DeliveryQuality,
-    InboundStream, Outbound, Quality, Repeat, ReplyRoute, Streaming, provenance,
+    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, Confirmation, DeliverError,
+    DeliveryQuality, InboundStream, Outbound, Quality, Repeat, ReplyRoute, RunDisplay, Streaming, WorkIndicator,
+    provenance,
 };
 use futures_util::stream;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +56,7 @@ const STYLE: &str =
 /// How long a repeated transaction id is the same event. Synapse keeps one for 24 hours.
 const REPEATS_FOR: Duration = Duration::from_secs(23 * 3600);
 
-/// What the channel promises about its deliveries.
+/// The promise of the channel about its deliveries.
 pub const QUALITY: Quality = Quality { delivery: DeliveryQuality::ExactlyOnce, confirmed_by: Confirmation::StandIn };
 
 /// An account of a homeserver as a channel.
@@ -124,18 +125,22 @@ impl Channel for Matrix {
         }
     }
 
-    fn streaming(&self) -> Streaming<'_> {
-        Streaming::Preview(&*self.rooms)
+    fn display(&self) -> RunDisplay<'_> {
+        RunDisplay { streaming: Streaming::Preview(&*self.rooms), indicator: Some(self) }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         Some(&self.rooms.people)
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.rooms.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn health(&self) -> ChannelHealth {
+        let trouble = self.rooms.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ChannelHealth { trouble, ..ChannelHealth::default() }
     }
+}
 
+#[async_trait]
+impl WorkIndicator for Matrix {
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         deliver::typing(&self.rooms, &route.conversation, run).await;
     }

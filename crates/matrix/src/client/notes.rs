@@ -1,4 +1,4 @@
-//! What the operator reads: lines of the log that are written once, and why no messages arrive.
+//! Notes for the operator: lines of the log that are written once, and why no messages arrive.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,4 @@
-//! What becomes of an event: a message for the agent, an answer to a question, a joined room, or nothing.
+//! The treatment of an event: a message for the agent, an answer to a question, a joined room, or nothing.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, OnceLock};
@@ -117,7 +117,7 @@ impl Rooms {
         Ok(Some(inbound))
     }
 
-    /// Where a message of a user in a room is; `None`: it is not for Belay.
+    /// The place of a message of a user in a room; `None`: it is not for Belay.
     ///
     /// # Errors
     /// The server does not answer now.

@@ -1,6 +1,6 @@
 //! Settings that were removed, and what holds instead.
 
-/// What an unknown key that was a setting before means now. `None`: it never was one.
+/// The advice for an unknown key that was a setting before. `None`: it never was one.
 pub(super) fn instead_of(key: &str) -> Option<String> {
     if let Some((_, instead)) = OTHERS.iter().find(|(removed, _)| *removed == key) {
         return Some((*instead).to_owned());
@@ -15,7 +15,7 @@ pub(super) fn instead_of(key: &str) -> Option<String> {
     Some(format!("it is always {value} now: leave it out"))
 }
 
-/// What replaces the settings of a section that has none left. `None`: it never was one.
+/// The replacement of the settings of a section that has none left. `None`: it never was one.
 pub(super) fn instead_of_section(section: &str) -> Option<String> {
     let removed = OTHERS.iter().chain(FIXED).map(|(key, _)| *key);
     let names =

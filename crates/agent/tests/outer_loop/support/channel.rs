@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::{
     Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, InboundStream, Outbound,
-    Preview, ReplyRoute, Streaming,
+    Preview, ReplyRoute, RunDisplay, Streaming,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -144,12 +144,13 @@ impl Channel for ProbeChannel {
         }
     }
 
-    fn streaming(&self) -> Streaming<'_> {
-        match self.shows {
+    fn display(&self) -> RunDisplay<'_> {
+        let streaming = match self.shows {
             Shows::Nothing => Streaming::Off,
             Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
             Shows::Preview => Streaming::Preview(self),
-        }
+        };
+        RunDisplay { streaming, ..RunDisplay::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

@@ -1,4 +1,4 @@
-//! What events of several clients say.
+//! Events of several clients.
 
 use serde_json::{Value, json};
 
