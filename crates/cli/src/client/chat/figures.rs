@@ -20,7 +20,8 @@ const WAIT: Duration = Duration::from_secs(1);
 pub(super) async fn of(client: &Client, session: &str, run: RunId, known: Option<LiveState>) -> LiveState {
     let id = run.to_string();
     let (of_run, of_context) = (["api", "v1", "runs", &id], ["api", "v1", "sessions", session, "context"]);
-    let asked = timeout(WAIT, async { tokio::join!(client.get(&of_run, &[]), client.get(&of_context, &[])) });
+    let both = Box::pin(async { tokio::join!(client.get(&of_run, &[]), client.get(&of_context, &[])) });
+    let asked = timeout(WAIT, both);
     let (record, context) = asked.await.map_or((None, None), |(record, context)| (record.ok(), context.ok()));
     with(known.unwrap_or_default(), record.as_ref(), context.as_ref())
 }
