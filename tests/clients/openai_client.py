@@ -20,6 +20,7 @@ import urllib.request
 
 import openai
 import pydantic
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from belay_process import judge  # noqa: E402
@@ -293,6 +294,22 @@ def a_wrong_token_is_refused(case):
     raises(openai.AuthenticationError, lambda: wrong.models.list())
     raises(openai.AuthenticationError, lambda: wrong.chat.completions.create(model=MODEL, messages=SUM))
     raises(openai.AuthenticationError, lambda: list(wrong.chat.completions.create(model=MODEL, messages=SUM, stream=True)))
+
+
+@test
+def the_guide_lists_each_field_of_a_completion(_case):
+    forms = (CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming)
+    table = (ROOT / "docs/guide/programs.md").read_text(encoding="utf-8").split("### Fields of a chat completion")[1]
+    rows = re.findall(r"^\| (`.*?`) \| (?:honoured|ignored|refused) \|", table.split("\n## ")[0], re.MULTILINE)
+    equal(sorted(re.findall(r"`(\w+)`", " ".join(rows))), sorted({name for form in forms for name in form.__annotations__}))
+
+
+@test
+def fields_that_no_answer_can_have_are_refused_by_name(case):
+    for field, value in (("modalities", ["text", "audio"]), ("moderation", {"model": "m"}), ("logit_bias", {"7": 1}), ("n", 2)):
+        asked = {"model": model(case), "messages": SUM, field: value}
+        error = raises(openai.BadRequestError, lambda asked=asked: case.client.chat.completions.create(**asked))
+        equal(error.param, field)
 
 
 @test

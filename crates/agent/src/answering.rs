@@ -18,6 +18,13 @@ use crate::queue::BUSY_RETRY;
 use crate::second_person;
 use belay_run::approvals::{question_text, shown_line};
 
+/// The reply to the answer to a form.
+const ANSWERED: &str = "Answered. The server gets these values.";
+
+/// The same before the call that asked goes on after an interruption, if it does.
+const ANSWERED_MEANWHILE: &str = "Answered. Belay was interrupted since it asked: the server gets these values if its call can \
+                                  go on, and otherwise a message says that it cannot.";
+
 /// A stored answer, with the text for its sender.
 pub(crate) enum Stored {
     /// The request is decided, and the run continues.
@@ -152,7 +159,11 @@ async fn store_form(
 ) -> Result<Stored, Refusal> {
     let stored = services.store.child_questions.answer_form(approval.id, values, by, at).await;
     match stored.map_err(|error| Refusal::Store(error.to_string()))? {
-        Decided::Now(_) => Ok(Stored::Decided("Answered. The server gets these values.".to_owned())),
+        Decided::Now(_) => {
+            // The call may wait at another node.
+            let is_awaited = services.cluster.is_some() || services.asker.is_awaited(approval.id);
+            Ok(Stored::Decided(if is_awaited { ANSWERED } else { ANSWERED_MEANWHILE }.to_owned()))
+        }
         Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),
         Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
     }

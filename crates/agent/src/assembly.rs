@@ -147,6 +147,7 @@ pub(crate) async fn assemble(
         AskerPorts {
             approvals: parts.store.approvals.clone(),
             questions: parts.store.child_questions.clone(),
+            outbox: parts.store.outbox.clone(),
             config: approvals.clone(),
             work_questions: Arc::clone(&work_questions),
             clock: parts.clock.clone(),

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use belay_protocol::{
     ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, ChildQuestion, ChildQuestionStore, Clock,
-    Decided, Outbound, Question, RunId, StoreError, TextKind, ToolCall, UnixMillis,
+    Decided, Outbound, Outbox, Question, RunId, StoreError, TextKind, ToolCall, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
@@ -32,10 +32,14 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Shortest time between two looks, so that a store that fails is not asked without a pause.
 const SHORTEST_LOOK: Duration = Duration::from_millis(100);
 
+/// The beginning of a form that is shown again after an interruption.
+const SHOWN_AGAIN: &str = "Belay was interrupted. This question still waits.";
+
 /// Asks people about calls of runs that other runs have started.
 pub(crate) struct PersonAsker {
     approvals: Arc<dyn ApprovalStore>,
     questions: Arc<dyn ChildQuestionStore>,
+    outbox: Arc<dyn Outbox>,
     config: Arc<ArcSwap<ApprovalsConfig>>,
     work_questions: Arc<WorkQuestions>,
     clock: Arc<dyn Clock>,
@@ -69,6 +73,7 @@ struct Waiting {
 pub(crate) struct AskerPorts {
     pub(crate) approvals: Arc<dyn ApprovalStore>,
     pub(crate) questions: Arc<dyn ChildQuestionStore>,
+    pub(crate) outbox: Arc<dyn Outbox>,
     pub(crate) config: Arc<ArcSwap<ApprovalsConfig>>,
     pub(crate) work_questions: Arc<WorkQuestions>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -78,14 +83,14 @@ pub(crate) struct AskerPorts {
 impl PersonAsker {
     /// `routine_runs`: most routine runs at the same time.
     pub(crate) fn new(ports: AskerPorts, config: &AgentConfig, routine_runs: u32) -> Self {
-        let AskerPorts { approvals, questions, config: approval_config, work_questions, clock, notes } = ports;
+        let AskerPorts { approvals, questions, outbox, config: approval_config, work_questions, clock, notes } = ports;
         let bounds = Bounds {
             runs: config.max_concurrent_turns / 2,
             subagents: (config.subagents.max_concurrent / 2).max(1),
             routine_runs: routine_runs as usize / 2,
         };
         let waiting = Mutex::default();
-        Self { approvals, questions, config: approval_config, work_questions, clock, notes, bounds, waiting }
+        Self { approvals, questions, outbox, config: approval_config, work_questions, clock, notes, bounds, waiting }
     }
 
     /// Wakes the run that waits for this request, whose answer is stored.
@@ -93,6 +98,11 @@ impl PersonAsker {
         if let Some(waits) = self.lock().requests.get(&approval) {
             waits.notify_one();
         }
+    }
+
+    /// Whether a call of this daemon waits for the answer to this request.
+    pub(crate) fn is_awaited(&self, approval: ApprovalId) -> bool {
+        self.lock().requests.contains_key(&approval)
     }
 
     /// A routine run has paused.
@@ -112,6 +122,7 @@ impl PersonAsker {
         let same =
             |asked: &ApprovalRequest| asked.is_in_place() && asked.tool == call.name && asked.digest == wanted.digest;
         let stored = self.approvals.approvals_of(request.run).await?;
+        self.withdraw_others(question, &stored).await?;
         let mut same: Vec<ApprovalRequest> = stored.into_iter().filter(same).collect();
         let is_no = |asked: &ApprovalRequest| matches!(asked.state, ApprovalState::Denied | ApprovalState::Expired);
         if let Some(at) = same.iter().position(is_no) {
@@ -126,6 +137,19 @@ impl PersonAsker {
         // A rule that wants two persons since then is not met by the approval of one.
         let is_enough = |asked: &ApprovalRequest| !wanted.second || asked.second.is_some();
         Ok(same.into_iter().find(|asked| is_open(asked) && is_enough(asked) && live.take_question(asked.id)))
+    }
+
+    /// Withdraws the open forms of an earlier attempt at this call if it asks something else now: nobody waits for them.
+    async fn withdraw_others(&self, question: &ChildCall<'_>, stored: &[ApprovalRequest]) -> Result<(), StoreError> {
+        let ChildCall { live, call, wanted, .. } = question;
+        let is_other = |asked: &&ApprovalRequest| {
+            let is_open_form = asked.kind.form().is_some() && asked.state == ApprovalState::Waiting;
+            is_open_form && asked.call_id == call.id && asked.digest != wanted.digest && live.take_question(asked.id)
+        };
+        for other in stored.iter().filter(is_other) {
+            self.questions.withdraw(other.id, self.clock.now()).await?;
+        }
+        Ok(())
     }
 
     /// A new request, with the message that shows it.
@@ -202,6 +226,16 @@ impl PersonAsker {
         Ok(false)
     }
 
+    /// Shows a form that an earlier attempt has asked once more: a text fills in only the newest question of a conversation,
+    /// and there is no other way to give values there.
+    async fn show_again(&self, approval: &ApprovalRequest) {
+        let text = || format!("{SHOWN_AGAIN} {}", question_text(approval, self.clock.now()));
+        let Some(outbound) = approval.kind.form().and_then(|_| message(approval, text())) else { return };
+        if let Err(error) = self.outbox.enqueue(outbound).await {
+            tracing::warn!(%error, approval = %approval.id, "a form could not be shown again; the API still takes its answer");
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,7 +285,9 @@ impl ChildAsker for PersonAsker {
         self.work_questions.asks(&asked.approval);
         // The dispatcher knows the request before anyone can answer it.
         let _ = self.notes.send(LaneNote::Paused(Box::new(PendingQuestion::of(&asked.approval)))).await;
-        if is_new && !self.store(&question, &asked).await? {
+        if !is_new {
+            self.show_again(&asked.approval).await;
+        } else if !self.store(&question, &asked).await? {
             return Ok(ChildAnswer::Cancelled);
         }
         let approval = asked.approval;

@@ -2,11 +2,12 @@
 //! lent. A panic in a turn makes the lane read the conversation again and ends the run without an answer. It has no
 //! other effect.
 //!
-//! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `resume` → `ending`.
+//! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `forms` → `resume` → `ending`.
 
 mod asks;
 mod ending;
 mod enter;
+mod forms;
 mod gathered;
 mod resume;
 mod work;
@@ -151,6 +152,9 @@ async fn defer(
     context: &LoopContext,
     outcome: &Result<LoopOutcome, LoopError>,
 ) -> bool {
+    if delegate.core.journal.is_suspended() {
+        return true;
+    }
     let Some(cause) = job.run.control.stopped_by().filter(|cause| cause.reason == StopReason::Shutdown) else {
         return false;
     };

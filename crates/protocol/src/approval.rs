@@ -191,7 +191,7 @@ pub enum ApprovalState {
     Denied,
     /// Its time passed without an answer.
     Expired,
-    /// The run ended before an answer came.
+    /// The run, or the call that asked, ended before an answer came.
     Withdrawn,
 }
 
@@ -222,7 +222,7 @@ impl ApprovalState {
             Self::Approved | Self::Used => "was approved before",
             Self::Denied => "was denied before",
             Self::Expired => "has expired: nobody answered in time",
-            Self::Withdrawn => "is no longer asked: its run has ended",
+            Self::Withdrawn => "is no longer asked: its run, or the call that asked, has ended",
         }
     }
 }

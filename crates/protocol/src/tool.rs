@@ -410,6 +410,12 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Whether a call with this handle does nothing but wait for a person, so that it goes on after a shutdown as it does after
+    /// a crash. Otherwise a shutdown ends it.
+    fn waits_for_person(&self, _handle: &Value) -> bool {
+        false
+    }
+
     /// Ends the work that a call of this tool has kept a handle for, because the call never continues. Returns whether the
     /// handle is one of this tool. It takes some seconds at most. The work may go on nevertheless; the log says so.
     ///

@@ -28,7 +28,7 @@ use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_crash_point::crash_point;
 use belay_protocol::{
     ApprovalStore, Arguments, CallId, Durability, EventKind, Message, MessageBody, OutputKeeper, Picture, SecretVault,
-    StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    StopReason, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
 };
 
 use crate::approvals::{Policy, Wanted};
@@ -36,7 +36,7 @@ pub use crate::effect_gate::batch::CRASHED;
 use crate::effect_gate::batch::{End, Ran, Runnable, SKIPPED};
 pub use crate::effect_gate::consult::put_changed;
 pub use crate::effect_gate::context::CallContext;
-use crate::effect_gate::handles::UNKNOWN;
+use crate::effect_gate::handles::{QUESTION_ENDED, UNKNOWN};
 pub use crate::effect_gate::people::BatchPeople;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
@@ -256,6 +256,11 @@ impl EffectGate {
         let admitted = ready.iter().filter(|(_, ready)| ready.earlier.is_none()).count();
         let (ran, begun) = batch::run(caller, context, ready).await;
         crash_point!("tool.exited");
+        // The next attempt gives the call its result. Others without one would lose what they have come to.
+        if ran.iter().any(|ran| goes_on_later(caller, context, ran)) && open_calls(&context.messages).len() == 1 {
+            caller.journal.suspend();
+            return Ok(());
+        }
         caller.tally().give_back_tools(admitted.saturating_sub(begun));
         for ran in ran {
             let at = ran.at;
@@ -348,8 +353,10 @@ impl EffectGate {
     /// other gets an "outcome unknown" result.
     pub fn after_restart(&self, tools: &ToolSet, context: &LoopContext, call: ToolCall) -> AdmittedCall {
         let continues = context.state.handles.contains_key(&call.id);
-        let again = tools.get(&call.name).is_some_and(|tool| continues || tool.spec().idempotent);
-        let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, UNKNOWN.into()));
+        let tool = tools.get(&call.name).map(|tool| tool.spec());
+        let again = tool.is_some_and(|spec| continues || spec.idempotent);
+        let question = if tool.is_some_and(|spec| spec.server.is_some()) { QUESTION_ENDED } else { "" };
+        let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, format!("{UNKNOWN}{question}")));
         AdmittedCall { call, refused }
     }
 }
@@ -378,6 +385,14 @@ async fn intend(
         caller.journal.retract(|fact| matches!(fact, EventKind::ToolStarted { call_id, .. } if is_here(call_id)));
     }
     intended
+}
+
+/// Whether a call that a shutdown has cut off goes on at the next start: it waits for a person, and its handle is stored.
+fn goes_on_later(caller: &CallContext<'_>, context: &LoopContext, ran: &Ran) -> bool {
+    let is_shutdown = caller.live.control.stopped_by().is_some_and(|cause| cause.reason == StopReason::Shutdown);
+    let is_cut_off = matches!(ran.end, End::Failure(ToolFailure::Cancelled));
+    let handle = context.state.handles.get(&ran.call.id).filter(|_| is_shutdown && is_cut_off);
+    handle.is_some_and(|handle| ran.tool.waits_for_person(handle))
 }
 
 /// The calls that may run.

@@ -47,6 +47,8 @@ enum Keeps {
     Facts,
     /// Nothing: the run is not in the store.
     Nothing,
+    /// Nothing more: the next start continues the run from the last write.
+    Suspended,
 }
 
 /// Unwritten data of a run whose turn ends.
@@ -85,7 +87,10 @@ impl JournalSeed {
     /// no context.
     pub fn grow(&self) -> RunJournal {
         let Self { ports, wait, lease, run, tally, keeps } = self.clone();
-        let keeps = if keeps == Keeps::Nothing { keeps } else { Keeps::Facts };
+        let keeps = match keeps {
+            Keeps::Nothing | Keeps::Suspended => keeps,
+            Keeps::Everything | Keeps::Facts => Keeps::Facts,
+        };
         RunJournal { keeps, ..RunJournal::new(ports, *wait, *lease, run, tally, 0) }
     }
 }
@@ -176,6 +181,16 @@ impl RunJournal {
         self.keeps == Keeps::Everything
     }
 
+    /// Writes nothing more, because the next start continues the run from the last write.
+    pub(crate) fn suspend(&mut self) {
+        self.keeps = Keeps::Suspended;
+    }
+
+    /// Whether the next start continues the run from the last write.
+    pub fn is_suspended(&self) -> bool {
+        self.keeps == Keeps::Suspended
+    }
+
     /// Whether there are unwritten events.
     pub fn has_facts(&self) -> bool {
         !self.events.is_empty()
@@ -232,19 +247,19 @@ impl RunJournal {
     /// same messages. The store appends the end of a run once, but may store a message twice. So no caller drops this
     /// future on purpose.
     pub async fn write(&mut self, context: &LoopContext, durability: Durability) -> Result<(), StoreError> {
-        if self.keeps == Keeps::Nothing {
+        if matches!(self.keeps, Keeps::Nothing | Keeps::Suspended) {
             return Ok(());
         }
         self.settle_unclear(context).await?;
         let messages = match self.keeps {
             Keeps::Everything => context.messages[self.stored..].to_vec(),
-            Keeps::Facts | Keeps::Nothing => Vec::new(),
+            Keeps::Facts | Keeps::Nothing | Keeps::Suspended => Vec::new(),
         };
         // Written anew for a repetition: a copy would cost each step as much as the state itself.
         let keeps = self.keeps;
         let state = || match keeps {
             Keeps::Everything => serde_json::to_value(&context.state).ok(),
-            Keeps::Facts | Keeps::Nothing => None,
+            Keeps::Facts | Keeps::Nothing | Keeps::Suspended => None,
         };
         let (usage, cost_micro_usd) = self.tally.spent();
         let outbound = self.take_said();

@@ -12,7 +12,7 @@ use belay_protocol::{
 
 use super::ending::iterations_used;
 use super::resume::resume;
-use super::{TurnJob, asks};
+use super::{TurnJob, asks, forms};
 use crate::queued_run::{goal_of, plan_of};
 use belay_automation::jobs::{self, Begun, JobContext};
 use belay_automation::routines;
@@ -52,6 +52,7 @@ pub(super) async fn work(
         post.elsewhere = background.job.creator.authority == Authority::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core).await?);
+    Box::pin(forms::end_lost(delegate, context, job)).await?;
     if let Some(end) = restore(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }

@@ -19,6 +19,7 @@ mod context;
 mod conversation_settings;
 mod endings;
 mod evidence;
+mod form_restarts;
 mod forms;
 mod found_tools;
 mod freezes;

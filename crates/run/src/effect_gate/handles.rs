@@ -14,6 +14,9 @@ use super::{CallContext, EffectGate, Slot, result_of};
 /// The result of a call that a restart has interrupted.
 pub(super) const UNKNOWN: &str = "outcome unknown: the daemon restarted while this ran; check before you repeat it";
 
+/// Follows [`UNKNOWN`] if the call was one of an MCP server, which may have been asking a person.
+pub(super) const QUESTION_ENDED: &str = "; if its server was asking a person, that question has ended";
+
 /// Handles that wait for the store. 16, as many as calls run at the same time: each waits for one at most.
 const WAITING: usize = 16;
 

@@ -24,6 +24,7 @@ use crate::mcp::membership::Membership;
 use crate::mcp::offer::digests;
 use crate::mcp::opening::{Open, Opener, close};
 use crate::mcp::program::StartPrograms;
+use crate::mcp::rounds::{Begun, Rounds};
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::subscribed::subscribe;
@@ -123,7 +124,7 @@ impl Connection {
         }
         let notices = Arc::new(Notices::default());
         let opener = Opener { server, starter, run, generation, watch: &watch, notices: &notices };
-        let open = Box::pin(opener.open()).await?;
+        let open = Box::pin(opener.open()).await.map_err(|trouble| trouble.after(notices.refused_early()))?;
         let peer = open.service.peer().clone();
         let revision = peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
         let connection = Self {
@@ -181,7 +182,8 @@ impl Connection {
 
     async fn list(&self) -> Result<(Vec<Listed>, Option<Duration>), ServerError> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;
-        listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)))
+        let listed = listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)));
+        listed.map_err(|trouble| trouble.after(self.notices.refused_early()))
     }
 
     /// The tools, and how long the server lets the list count.
@@ -253,24 +255,32 @@ impl Connection {
         silent(what, limit, &self.watch)
     }
 
-    /// Calls a tool, as a task if the server and the tool allow that.
+    /// Calls a tool, as a task if the server and the tool allow that. `begun`: the round of an earlier attempt, with which the
+    /// call goes on.
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
     pub(super) async fn call(
         &self,
-        tool: &str,
-        arguments: JsonObject,
+        (tool, arguments): (&str, JsonObject),
         elicitor: &Arc<Elicitor>,
+        rounds: &Rounds<'_>,
+        mut begun: Option<Begun>,
     ) -> Result<Called, ServerError> {
         self.expect_questions(elicitor);
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let refused = self.notices.refused();
-        for _ in 0..MAX_ROUNDS {
-            match self.round(params.clone(), refused).await? {
-                Round::Called(called) => return Ok(*called),
-                Round::Input(input) => params = input.answered(params, elicitor).await?,
-            }
+        for before in begun.as_ref().map_or(0, |begun| begun.before)..MAX_ROUNDS {
+            let input = match begun.take() {
+                Some(begun) => begun.input,
+                None => match self.round(params.clone(), refused).await? {
+                    Round::Called(called) => return Ok(*called),
+                    Round::Input(input) => input,
+                },
+            };
+            rounds.asks(Begun { before, asked: elicitor.asked(), input: input.clone() }).await;
+            params = input.answered(params, elicitor).await?;
+            rounds.sends().await;
         }
         Err(ServerError::AsksOn(MAX_ROUNDS))
     }

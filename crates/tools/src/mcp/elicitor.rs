@@ -47,6 +47,16 @@ impl Elicitor {
         Self { server: server.to_owned(), tool: tool.to_owned(), person, cancel, asked, waits, unasked }
     }
 
+    /// The same of a call that has asked so many questions before a restart.
+    pub(super) fn having_asked(self, asked: u32) -> Self {
+        Self { asked: AtomicU32::new(asked), ..self }
+    }
+
+    /// The number of questions so far.
+    pub(super) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
     /// The call is over when the value is dropped: its open questions are withdrawn, and it asks no more.
     pub(super) fn until_dropped(&self) -> DropGuard {
         self.cancel.clone().drop_guard()

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, CustomResult, ServerResult};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,7 @@ use crate::mcp::server_error::ServerError;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a server wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Input {
     /// The questions, by the server's names for them.
     requests: BTreeMap<String, Value>,
@@ -38,6 +40,11 @@ impl Input {
         };
         let requests = value["inputRequests"].as_object().cloned().unwrap_or_default().into_iter().collect();
         Ok(Self { requests, state: value["requestState"].as_str().map(str::to_owned) })
+    }
+
+    /// Whether the server asks something; otherwise it has only put the call off.
+    pub(super) fn has_questions(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     /// Asks the person of the call, one question after the other. Returns the call with the answers.

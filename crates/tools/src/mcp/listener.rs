@@ -13,7 +13,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleClient, Service};
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::mcp::elicitor::Elicitor;
 use crate::mcp::revision::Spoken;
@@ -37,7 +37,7 @@ pub(super) struct Listener {
     notices: Arc<Notices>,
 }
 
-/// Counts the notifications of a server.
+/// Counts the notifications of a server, and knows what it asks.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     tools_changed: AtomicU64,
@@ -54,6 +54,8 @@ struct Refused {
     count: u64,
     /// What the last one asked for.
     last: String,
+    /// The last question for a person that came while no call was in progress.
+    early: Option<String>,
 }
 
 impl Notices {
@@ -72,10 +74,16 @@ impl Notices {
         self.lock_refused().count
     }
 
-    /// What the server asked for since this number of refused requests; `None`: nothing.
+    /// The last request that was refused since this number of them, or else the last question that came while no call was in
+    /// progress, as of a server that wants to know something before its first call; `None`: nothing.
     pub(super) fn refused_since(&self, count: u64) -> Option<String> {
         let refused = self.lock_refused();
-        (refused.count > count).then(|| refused.last.clone())
+        if refused.count > count { Some(refused.last.clone()) } else { refused.early.clone() }
+    }
+
+    /// The last question that came while no call was in progress.
+    pub(super) fn refused_early(&self) -> Option<String> {
+        self.lock_refused().early.clone()
     }
 
     /// A call begins; it has ended when the value is dropped.
@@ -133,10 +141,19 @@ impl Notices {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, asked: String) {
+    /// Notes a request that is refused. Returns whether it is the first question that came while no call was in progress.
+    fn refuse(&self, asked: String, is_question: bool) -> bool {
+        let is_early = is_question && self.asking().err() == Some(NO_CALL);
         let mut refused = self.lock_refused();
         refused.count += 1;
-        refused.last = asked;
+        if is_early {
+            let early = format!("{asked} while none of its tools was called");
+            refused.last.clone_from(&early);
+            refused.early.replace(early).is_none()
+        } else {
+            refused.last = asked;
+            false
+        }
     }
 
     fn lock_refused(&self) -> MutexGuard<'_, Refused> {
@@ -149,6 +166,34 @@ impl Listener {
     pub(super) fn new(server: &str, spoken: Spoken, notices: Arc<Notices>) -> Self {
         Self { server: server.to_owned(), spoken, notices }
     }
+
+    /// Notes a request that is refused. `again` follows what it asks for.
+    fn refuse(&self, request: &ServerRequest, again: &str) {
+        let (server, asked) = (&self.server, asked(request));
+        match self.notices.refuse(format!("{asked}{again}"), elicitation(request).is_some()) {
+            true => warn!(server, asked, "mcp server asks a person while none of its tools is called, refused"),
+            false => debug!(server, asked, "mcp server asks for what is not offered, refused"),
+        }
+    }
+
+    /// Refuses a request that comes before the connection is open. Returns the error for the server.
+    pub(super) fn refuse_unopened(&self, request: &ServerRequest) -> ErrorData {
+        self.refuse(request, "");
+        match elicitation(request) {
+            Some(_) => nobody(NO_CALL),
+            None => not_offered(),
+        }
+    }
+}
+
+/// The error for a question that nobody is asked.
+fn nobody(why: &str) -> ErrorData {
+    ErrorData::invalid_params(format!("nobody can be asked: {why}"), None)
+}
+
+/// The error for a request that no client of Belay answers.
+fn not_offered() -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this client offers servers nothing to ask for", None)
 }
 
 impl Service<RoleClient> for Listener {
@@ -165,18 +210,14 @@ impl Service<RoleClient> for Listener {
             let answered = match self.notices.asking() {
                 Ok(_) => self.notices.ask(&params, &context.ct).await,
                 Err(why) => {
-                    let again = if why == NO_CALL { "" } else { AGAIN };
-                    self.notices.refuse(asked(&request) + again);
+                    self.refuse(&request, if why == NO_CALL { "" } else { AGAIN });
                     Err(why.to_owned())
                 }
             };
-            let refused = |why| ErrorData::invalid_params(format!("nobody can be asked: {why}"), None);
-            return answered.map(|result| ClientResult::CustomResult(CustomResult(result))).map_err(refused);
+            return answered.map(|result| ClientResult::CustomResult(CustomResult(result))).map_err(|why| nobody(&why));
         }
-        let asked = asked(&request);
-        debug!(server = self.server, asked, "mcp server asks for what is not offered, refused");
-        self.notices.refuse(asked);
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this client offers servers nothing to ask for", None))
+        self.refuse(&request, "");
+        Err(not_offered())
     }
 
     async fn handle_notification(

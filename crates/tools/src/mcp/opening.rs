@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
+use rmcp::model::ServerRequest;
 use rmcp::service::{ClientInitializeError, RoleClient, RunningService, Service, serve_directly};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -144,7 +145,8 @@ impl Opener<'_> {
         T: Transport<RoleClient> + 'static,
     {
         let listener = Listener::new(self.server.name(), self.server.spoken().clone(), self.notices.clone());
-        let info = revision::open(&mut transport, first, &listener.get_info(), patience).await?;
+        let refuse = |request: &ServerRequest| listener.refuse_unopened(request);
+        let info = revision::open(&mut transport, first, &listener.get_info(), patience, &refuse).await?;
         if !revision::is_known(&info.protocol_version) {
             return Err(ClientInitializeError::NoCompatibleProtocolVersion {
                 client_supported: Vec::new(),

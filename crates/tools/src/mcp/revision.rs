@@ -104,7 +104,8 @@ pub(super) fn is_known(revision: &ProtocolVersion) -> bool {
 }
 
 /// Opens a connection. `patience`: how long a server may leave `server/discover` without an answer before it is asked by
-/// `initialize` too; `None`: for ever. Then the first of the two answers counts.
+/// `initialize` too; `None`: for ever. Then the first of the two answers counts. `refuse` makes the error for a request of the
+/// server meanwhile.
 ///
 /// # Errors
 /// Those of the SDK.
@@ -116,24 +117,29 @@ pub(super) fn open<'a, T>(
     first: First,
     us: &'a ClientConfig,
     patience: Option<Duration>,
+    refuse: Refuse<'a>,
 ) -> BoxFuture<'a, Result<ServerPeerInfo, ClientInitializeError>>
 where
     T: Transport<RoleClient> + 'static,
 {
     // Boxed here, where the compiler knows of every transport that its futures may be sent.
-    Box::pin(opened(transport, first, us, patience))
+    Box::pin(opened(transport, first, us, patience, refuse))
 }
+
+/// Makes the error for a request of a server that comes before the connection is open.
+pub(super) type Refuse<'a> = &'a (dyn Fn(&ServerRequest) -> ErrorData + Send + Sync);
 
 async fn opened<T>(
     transport: &mut T,
     first: First,
     us: &ClientConfig,
     patience: Option<Duration>,
+    refuse: Refuse<'_>,
 ) -> Result<ServerPeerInfo, ClientInitializeError>
 where
     T: Transport<RoleClient> + 'static,
 {
-    let mut opening = Opening { transport, us, asked: Asked::default() };
+    let mut opening = Opening { transport, us, asked: Asked::default(), refuse };
     match first {
         First::Discover => opening.discover().await?,
         First::Initialize => opening.initialize(None).await?,
@@ -159,6 +165,7 @@ struct Opening<'a, T> {
     transport: &'a mut T,
     us: &'a ClientConfig,
     asked: Asked,
+    refuse: Refuse<'a>,
 }
 
 /// The first requests.
@@ -205,6 +212,11 @@ impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
             ServerJsonRpcMessage::Error(error) => self.refused(error.id, error.error).await?,
             ServerJsonRpcMessage::Request(request) if matches!(request.request, ServerRequest::PingRequest(_)) => {
                 self.send(ClientJsonRpcMessage::response(ClientResult::empty(()), request.id)).await?;
+            }
+            // A server that waits for its answer would never open the connection.
+            ServerJsonRpcMessage::Request(request) => {
+                let error = (self.refuse)(&request.request);
+                self.send(ClientJsonRpcMessage::error(error, Some(request.id))).await?;
             }
             other => tracing::debug!(?other, "message of an mcp server before the connection is open, ignored"),
         }
@@ -348,7 +360,8 @@ mod tests {
                 }
             }
         };
-        let opening = open(&mut transport, First::Discover, &us, Some(Duration::ZERO));
+        let refuse = |_: &ServerRequest| ErrorData::invalid_request("no", None);
+        let opening = open(&mut transport, First::Discover, &us, Some(Duration::ZERO), &refuse);
         let (opened, ()) = tokio::join!(opening, server);
         assert_eq!(opened.unwrap().protocol_version, ProtocolVersion::LATEST_WITH_INITIALIZE);
     }

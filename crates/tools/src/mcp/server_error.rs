@@ -77,6 +77,14 @@ pub(super) enum ServerError {
         /// Its error.
         message: String,
     },
+    /// It asked for something while none of its tools was called, Belay refused it, and then it failed.
+    #[error("asked for {asked}, which Belay refuses to servers. Then it {then}")]
+    AskedEarly {
+        /// Its request.
+        asked: String,
+        /// Its failure.
+        then: Box<Self>,
+    },
     /// It wanted to ask a person in a call, nobody was asked, and the call failed.
     #[error("wanted to ask a person something, and nobody was asked: {why}. The call then failed: {message}")]
     Unasked {
@@ -127,7 +135,17 @@ impl ServerError {
             | Self::Unasked { .. }
             | Self::LostTask(_)
             | Self::TaskCancelled(_)
+            | Self::AskedEarly { .. }
             | Self::Stopped => false,
+        }
+    }
+
+    /// The error of a server that asked for this while none of its tools was called. Only an error that the refusal may have
+    /// caused changes.
+    pub(super) fn after(self, asked: Option<String>) -> Self {
+        match asked {
+            Some(asked) if self.is_odd() => Self::AskedEarly { asked, then: Box::new(self) },
+            _ => self,
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::mcp::connection::{Called, LIST_LIMIT};
 use crate::mcp::elicitor::Elicitor;
 use crate::mcp::offer::Offer;
 use crate::mcp::revision::needs_older;
+use crate::mcp::rounds::{Begun, Round, Rounds};
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::{Lease, McpSessions};
@@ -71,16 +72,34 @@ impl McpTool {
     /// Calls the tool. A server that does not know the session any more has not run the call, so it is made once more, in
     /// a new session, whose tools are compared with the pins first.
     async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
-        if let Some(kept) = context.handle.earlier() {
-            return self.continued(kept, context).await;
-        }
-        match self.once(arguments, context).await {
-            Err(ServerError::SessionGone) => self.once(arguments, context).await,
+        let begun = match context.handle.earlier() {
+            None => None,
+            Some(kept) => match Round::found(self.server.name(), &self.offer.tool, kept).map(Round::begun) {
+                None => return self.continued(kept, context).await,
+                Some(None) if !self.offer.repeatable => {
+                    return Ok(Err(ToolFailure::Unknown(format!(
+                        "Belay was interrupted after the answers of a person had been given to the MCP server {} for {}. The \
+                         outcome of the call is unknown: check it before you repeat it.",
+                        self.server.name(),
+                        self.offer.tool
+                    ))));
+                }
+                Some(begun) => begun,
+            },
+        };
+        match self.once(arguments, context, begun.clone()).await {
+            Err(ServerError::SessionGone) => self.once(arguments, context, begun).await,
             answer => answer,
         }
     }
 
-    async fn once(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
+    /// Makes the call. `begun`: the round of an earlier attempt, with which it goes on.
+    async fn once(
+        &self,
+        arguments: &Map<String, Value>,
+        context: &ToolContext,
+        begun: Option<Begun>,
+    ) -> Result<ToolOutput, ServerError> {
         let lease = self.sessions.lease(&self.server, context.run_id, &context.generation).await?;
         // Before the look at the description, which may change while a person is asked about the call before.
         let Ok(_turn) = timeout(TASK_LIMIT, lease.connection().turn(&self.server)).await else {
@@ -100,9 +119,19 @@ impl McpTool {
                  with `belay mcp approve {server} {tool}`. Continue without it."
             ))));
         }
-        let elicitor = self.elicitor(context);
+        if begun.is_some() && lease.connection().has_initialize() {
+            return Ok(Err(ToolFailure::failed(format!(
+                "{} of the MCP server {} was asking a person when Belay was interrupted, and the server speaks an older revision \
+                 of MCP now, in which the call cannot go on. It got no answer, so repeat the call if it is still needed.",
+                self.offer.tool,
+                self.server.name()
+            ))));
+        }
+        let elicitor = self.elicitor(context, begun.as_ref().map_or(0, |begun| begun.asked));
         let questions = elicitor.until_dropped();
-        let call = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
+        let rounds = Rounds::new(self.server.name(), &self.offer.tool, &context.handle);
+        let what = (self.offer.tool.as_str(), arguments.clone());
+        let call = lease.connection().call(what, &elicitor, &rounds, begun);
         let Some(called) = within(self.server.timeout(), &elicitor, call).await else {
             return Ok(Err(ToolFailure::failed(format!(
                 "{} of the MCP server {} gave no answer within {} s and was stopped. Its effect is unknown: check it \
@@ -133,7 +162,7 @@ impl McpTool {
     /// Continues a call that an earlier attempt has begun as a task. Nothing is called.
     async fn continued(&self, kept: &Value, context: &ToolContext) -> Result<ToolOutput, ServerError> {
         let handle = Handle::found(&self.server, &self.offer.tool, kept)?;
-        self.follow(handle, None, &self.elicitor(context), context).await
+        self.follow(handle, None, &self.elicitor(context, 0), context).await
     }
 
     /// Follows the task of the call to its end.
@@ -191,10 +220,10 @@ impl McpTool {
         }))
     }
 
-    /// The person of a call.
-    fn elicitor(&self, context: &ToolContext) -> Arc<Elicitor> {
+    /// The person of a call, who was asked so many questions before.
+    fn elicitor(&self, context: &ToolContext, asked: u32) -> Arc<Elicitor> {
         let (person, cancel) = (context.person.clone(), context.cancel.clone());
-        Arc::new(Elicitor::new(self.server.name(), &self.offer.tool, person, cancel))
+        Arc::new(Elicitor::new(self.server.name(), &self.offer.tool, person, cancel).having_asked(asked))
     }
 }
 
@@ -248,7 +277,15 @@ impl Tool for McpTool {
         })
     }
 
+    fn waits_for_person(&self, handle: &Value) -> bool {
+        let round = Round::found(self.server.name(), &self.offer.tool, handle);
+        round.is_some_and(|round| round.begun().is_some())
+    }
+
     async fn abandon(&self, handle: &Value) -> bool {
+        if Round::found(self.server.name(), &self.offer.tool, handle).is_some() {
+            return true; // between two requests the server works on nothing
+        }
         let Ok(handle) = Handle::found(&self.server, &self.offer.tool, handle) else { return false };
         abandon(&self.server, &self.sessions, &handle).await;
         true

@@ -13,8 +13,9 @@ use serde_json::{Map, Value, json};
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
 /// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
-/// hours and says so each minute, `form` asks a person to fill in a form, `task` keeps a handle, says so in its world and waits;
-/// continued, it ends at once, or waits if its world is `stuck`, and its world has what it was told to abandon.
+/// hours and says so each minute, `form` asks a person to fill in a form, as its second question if its world is `second`,
+/// `task` keeps a handle, says so in its world and waits; continued, it ends at once, or waits if its
+/// world is `stuck`, and its world has what it was told to abandon.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -22,6 +23,8 @@ pub(crate) struct TestTool {
     world: Arc<Mutex<String>>,
     /// Secrets that it was called with.
     pub(crate) secrets: Arc<Mutex<Vec<String>>>,
+    /// Whether it keeps a handle before it asks a person.
+    keeps: bool,
 }
 
 impl TestTool {
@@ -39,7 +42,14 @@ impl TestTool {
             behaves_as: name.into(),
             world: Arc::default(),
             secrets: Arc::default(),
+            keeps: false,
         }
+    }
+
+    /// The same tool, which keeps a handle before it asks a person.
+    pub(crate) fn keeping(mut self) -> Self {
+        self.keeps = true;
+        self
     }
 
     /// The same tool, which asks before it acts.
@@ -146,6 +156,10 @@ impl Tool for TestTool {
         Ok(CallPreview { bound, covers: Some(format!("all of {}", self.spec.name)), ..CallPreview::default() })
     }
 
+    fn waits_for_person(&self, _handle: &Value) -> bool {
+        self.keeps
+    }
+
     async fn abandon(&self, handle: &Value) -> bool {
         let is_mine = self.behaves_as == "task";
         if is_mine {
@@ -163,8 +177,17 @@ impl Tool for TestTool {
             }
         }
         if self.behaves_as == "form" {
-            let answer = context.person.fill_in(form(), 1, &context.cancel).await;
-            return Ok(format!("{answer:?}").into());
+            let continued = context.handle.earlier().is_some();
+            if self.keeps && !continued {
+                assert!(context.handle.keep(json!("the round")).await, "the state of the run has it");
+            }
+            let nth = if *self.world.lock().expect("not poisoned") == "second" { 2 } else { 1 };
+            let answer = context.person.fill_in(form(), nth, &context.cancel).await;
+            if self.keeps && context.cancel.is_cancelled() {
+                return Err(ToolFailure::Cancelled);
+            }
+            let begins = if self.keeps { format!("continued: {continued}, ") } else { String::new() };
+            return Ok(format!("{begins}{answer:?}").into());
         }
         match self.behaves_as.as_str() {
             "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),

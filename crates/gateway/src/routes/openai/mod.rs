@@ -15,6 +15,8 @@ mod conversation;
 mod embedding_forms;
 mod embeddings;
 mod error;
+#[cfg(test)]
+mod fields_tests;
 mod follow;
 mod format;
 mod front_ends;
@@ -25,6 +27,7 @@ mod outcome;
 mod part;
 mod paused;
 mod readers;
+mod refused;
 mod request;
 mod resent;
 #[cfg_attr(not(feature = "responses"), path = "no_responses.rs")]

@@ -16,6 +16,7 @@ use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::front_ends::background_of;
 use super::offered::list;
+use super::refused::RefusedFields;
 use super::resent::hide_secrets;
 use super::sampling::SamplingFields;
 use super::sessions::Named;
@@ -63,6 +64,9 @@ pub(crate) struct ChatRequest {
     reasoning_effort: Option<Value>,
     #[serde(flatten)]
     sampling: SamplingFields,
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(skip))]
+    refused: RefusedFields,
 }
 
 #[derive(Deserialize)]
@@ -262,6 +266,7 @@ impl ChatRequest {
         if self.n.is_some_and(|n| n != 1) {
             return Err(OpenAiError::invalid("n", "unsupported_value", "only one answer can be asked for"));
         }
+        self.refused.check()?;
         if self.messages.is_empty() {
             return Err(OpenAiError::invalid("messages", "missing_required_parameter", "messages must not be empty"));
         }

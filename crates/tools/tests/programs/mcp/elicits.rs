@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{FormAnswer, ToolFailure};
+use belay_tools::mcp::SurveyMode;
 use serde_json::{Map, Value, json};
 
 use super::support::{Bench, Person, Run, until};
@@ -323,5 +324,100 @@ serve([tool("a"), tool("b")], call=call, on={{None: answered}})
     let notes = bench.notes();
     assert_eq!((&notes[2..4], notes[5].as_str()), (&["answered".to_owned(), "answered".to_owned()][..], "answered"));
     assert_eq!(notes.len(), 8, "no call runs twice: {notes:?}");
+    bench.sessions.close().await;
+}
+
+/// Asks, waits for the answer to that, and notes it.
+const EARLY: &str = r#"
+def early():
+    send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": FORM})
+    while True:
+        answered = json.loads(sys.stdin.readline())
+        if answered.get("id") == "q":
+            return note(answered["error"]["message"])
+def initialized(message):
+    answer(message, {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                     "serverInfo": {"name": "test", "version": "1"}})
+"#;
+
+#[tokio::test]
+async fn a_question_before_the_first_call_is_refused_at_once_and_a_server_that_fails_then_is_told_with_it() {
+    const ASKED: &str = "asked for an answer of a person (elicitation/create) while none of its tools was called, which Belay \
+                         refuses to servers. Then it ";
+    let at_start = "def begin(message):\n    early()\n    ";
+    let listing = "def listing(message):\n    early()\n    ";
+    for (script, then) in [
+        (format!("{at_start}initialized(message)\nserve([tool('t')], on={{'initialize': begin}})"), None),
+        (
+            format!("{at_start}sys.exit(3)\nserve([tool('t')], on={{'initialize': begin}})"),
+            Some("has ended: exit code 3"),
+        ),
+        (format!("{listing}answer(message, {{'tools': [tool('t')]}})\nserve([], on={{'tools/list': listing}})"), None),
+        (
+            format!(
+                "{listing}send({{'jsonrpc': '2.0', 'id': message['id'], 'error': {{'code': -32603, 'message': 'no size'}}}})\n\
+                 serve([], on={{'tools/list': listing}})"
+            ),
+            Some("answered with an error: no size"),
+        ),
+    ] {
+        let bench = Bench::new();
+        let mcp = bench.mcp(&[bench.script("s", &format!("FORM = {FORM}\n{EARLY}\n{script}"), json!({}))]);
+        let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
+        let notes = bench.notes();
+        assert!(
+            !notes.is_empty() && notes.iter().all(|note| note.contains("no call of a tool is in progress")),
+            "{notes:?}"
+        );
+        let trouble = survey.reports[0].trouble.clone();
+        match then {
+            None => {
+                assert_eq!(trouble, None);
+                let person = Person::new([]);
+                assert_eq!(Run::with_person(&person).text(&mcp.tools(&survey)[0], json!({})).await, "ok");
+                assert!(person.asked().is_empty());
+            }
+            Some(then) => {
+                let trouble = trouble.unwrap_or_default();
+                assert!(trouble.contains(&format!("{ASKED}{then}")), "{trouble}");
+            }
+        }
+        bench.sessions.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_between_two_calls_is_refused_and_told_with_a_call_that_fails_later() {
+    let bench = Bench::new();
+    let script = format!(
+        r#"FORM = {FORM}
+count = 0
+def call(message):
+    global count
+    count += 1
+    if count == 1:
+        say(message, "first")
+        while not os.path.exists(os.path.join(here, "go")):
+            time.sleep(0.02)
+        send({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": FORM}})
+    else:
+        say(message, "no size", isError=count == 2)
+serve([tool("t")], call=call, on={{None: lambda message: note(message["error"]["message"])}})
+"#
+    );
+    let tool = asks(&bench, &script).await;
+    let person = Person::new([given(json!({ "size": "s" }))]);
+    let run = Run::with_person(&person);
+    assert_eq!(run.text(&tool, json!({})).await, "first");
+    std::fs::write(bench.path("s").join("go"), "").unwrap();
+    until("it is refused", || !bench.notes().is_empty()).await;
+    assert_eq!(bench.notes(), ["nobody can be asked: no call of a tool is in progress"]);
+    let failure = run.failure(&tool, json!({})).await;
+    assert!(
+        failure.contains("(elicitation/create) while none of its tools was called") && failure.contains("no size"),
+        "{failure}"
+    );
+    assert_eq!(run.text(&tool, json!({})).await, "no size", "a call that works needs no word of it");
+    assert!(person.asked().is_empty());
     bench.sessions.close().await;
 }

@@ -15,6 +15,7 @@ mod offers;
 mod official;
 mod one_transport;
 mod revisions;
+mod rounds;
 mod session_host;
 mod sessions;
 mod starts;

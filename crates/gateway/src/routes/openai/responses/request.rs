@@ -115,7 +115,7 @@ impl ResponsesRequest {
             "reasoning_effort": within(field("reasoning"), "effort"),
             "max_completion_tokens": field("max_output_tokens"),
         });
-        for same in ["parallel_tool_calls", "temperature", "top_p", "metadata", "seed", "stop"] {
+        for same in ["parallel_tool_calls", "temperature", "top_p", "metadata", "seed", "stop", "moderation"] {
             chat[same] = field(same);
         }
         serde_json::from_value(chat).map_err(|error| {
