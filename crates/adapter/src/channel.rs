@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::extract::ws::WebSocket;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, Cursors, DeliverError, Envelope, InboundStream,
-    LookUp, Outbound, ReplyRoute, RunDisplay, SentMessages, UnixMillis, WorkIndicator,
+    Channel, ChannelAccess, ChannelDisplay, ChannelError, ChannelHealth, ChannelId, Cursors, DeliverError, Envelope,
+    InboundStream, LookUp, Outbound, ReplyRoute, SentMessages, UnixMillis, WorkIndicator,
 };
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
@@ -133,8 +133,8 @@ impl Channel for Adapter {
         Some(self)
     }
 
-    fn display(&self) -> RunDisplay<'_> {
-        RunDisplay { indicator: Some(self), ..RunDisplay::default() }
+    fn display(&self) -> ChannelDisplay<'_> {
+        ChannelDisplay { indicator: Some(self), ..ChannelDisplay::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, DeliverError, Envelope, HeldLeases,
-    InboundStream, LeasedWork, Outbound, RunDisplay, SentMessages, WorkLease,
+    Channel, ChannelAccess, ChannelDisplay, ChannelError, ChannelHealth, ChannelId, ChannelProfile, DeliverError,
+    Envelope, HeldLeases, InboundStream, LeasedWork, Outbound, SentMessages, WorkLease,
 };
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,7 @@ impl Channel for LeasedChannel {
         self.inner.profile()
     }
 
-    fn display(&self) -> RunDisplay<'_> {
+    fn display(&self) -> ChannelDisplay<'_> {
         self.inner.display()
     }
 

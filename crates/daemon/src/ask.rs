@@ -22,9 +22,9 @@ use belay_program::output::{Output, note, print_error};
 use belay_program::paths::Paths;
 use belay_program::signals::{OnHangup, SignalWatch};
 use belay_protocol::{
-    Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelError, ChannelId, ChannelProfile, Clock, Control,
-    DeliverError, Envelope, Inbound, InboundStream, NoTroubles, Outbound, Principal, Provenance, Question, ReplyRoute,
-    RunDisplay, RunRecord, RunStatus, RunWatch, SessionKey, Streaming, Uploader,
+    Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelDisplay, ChannelError, ChannelId, ChannelProfile,
+    Clock, Control, DeliverError, Envelope, Inbound, InboundStream, NoTroubles, Outbound, Principal, Provenance,
+    Question, ReplyRoute, RunRecord, RunStatus, RunWatch, SessionKey, Streaming, Uploader,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
@@ -348,9 +348,9 @@ impl Channel for AskChannel {
         Ok(Box::pin(messages.take_until(intake.cancelled_owned())))
     }
 
-    fn display(&self) -> RunDisplay<'_> {
+    fn display(&self) -> ChannelDisplay<'_> {
         let streaming = if self.screen.is_live() { Streaming::Live(&*self.screen) } else { Streaming::Off };
-        RunDisplay { streaming, ..RunDisplay::default() }
+        ChannelDisplay { streaming, ..ChannelDisplay::default() }
     }
 
     fn profile(&self) -> ChannelProfile<'_> {

@@ -59,8 +59,8 @@ pub trait Channel: Send + Sync {
 
     /// How it shows a run that is in progress. The answer itself comes by [`Channel::deliver`]. The default shows
     /// nothing.
-    fn display(&self) -> RunDisplay<'_> {
-        RunDisplay::default()
+    fn display(&self) -> ChannelDisplay<'_> {
+        ChannelDisplay::default()
     }
 
     /// The admission settings of the channel. `None`: the channel cannot tell, and a principal that was admitted once
@@ -140,7 +140,7 @@ impl Default for ChannelProfile<'_> {
 
 /// How a channel shows a run that is in progress. The default shows nothing.
 #[derive(Clone, Copy, Default)]
-pub struct RunDisplay<'a> {
+pub struct ChannelDisplay<'a> {
     /// How it shows the unfinished answer.
     pub streaming: Streaming<'a>,
     /// Its sign that a run is in progress; `None`: it has none.

@@ -131,8 +131,8 @@ pub use attachment::{
     NO_TEXT, NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader, with_spoken,
 };
 pub use channel::{
-    Channel, ChannelError, ChannelHealth, ChannelProfile, CommandInfo, ContextUse, EndedCall, InboundStream, LiveCall,
-    LiveNews, LiveState, LiveView, Preview, RunDisplay, SentMessages, Streaming, WorkIndicator,
+    Channel, ChannelDisplay, ChannelError, ChannelHealth, ChannelProfile, CommandInfo, ContextUse, EndedCall,
+    InboundStream, LiveCall, LiveNews, LiveState, LiveView, Preview, SentMessages, Streaming, WorkIndicator,
 };
 pub use client_tools::{
     CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem,

@@ -34,8 +34,8 @@ use std::thread;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Confirmation,
-    DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, QueueMode, RunDisplay, SessionKey,
+    AccessDecision, Authority, Channel, ChannelAccess, ChannelDisplay, ChannelError, ChannelId, ChannelProfile,
+    Confirmation, DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, QueueMode, SessionKey,
     Streaming,
 };
 use belay_terminal::{Look, question, rendered};
@@ -259,9 +259,9 @@ impl Channel for StdinChannel {
         }
     }
 
-    fn display(&self) -> RunDisplay<'_> {
+    fn display(&self) -> ChannelDisplay<'_> {
         let streaming = self.prompt.as_ref().map_or(Streaming::Off, |prompt| Streaming::Live(&prompt.board));
-        RunDisplay { streaming, ..RunDisplay::default() }
+        ChannelDisplay { streaming, ..ChannelDisplay::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

@@ -55,9 +55,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    AckSender, BlobStore, Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, CommandInfo,
-    Confirmation, DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, ReplyRoute, RunDisplay,
-    Streaming, WorkIndicator, provenance,
+    AckSender, BlobStore, Channel, ChannelAccess, ChannelDisplay, ChannelError, ChannelHealth, ChannelId,
+    ChannelProfile, CommandInfo, Confirmation, DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound,
+    Quality, ReplyRoute, Streaming, WorkIndicator, provenance,
 };
 use futures_util::future::{OptionFuture, ready};
 use futures_util::{Stream, StreamExt, stream};
@@ -283,13 +283,13 @@ impl Channel for Telegram {
         result
     }
 
-    fn display(&self) -> RunDisplay<'_> {
+    fn display(&self) -> ChannelDisplay<'_> {
         let streaming = match self.config.stream {
             Shown::Off => Streaming::Off,
             Shown::Preview => Streaming::Preview(&*self.router),
             Shown::Blocks | Shown::BlocksAtEnd => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
         };
-        RunDisplay { streaming, indicator: Some(self) }
+        ChannelDisplay { streaming, indicator: Some(self) }
     }
 }
 

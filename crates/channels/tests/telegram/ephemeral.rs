@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, ApprovalId, Channel, DeliverError, Envelope, Inbound, Outbound, OutboundFile, Question, Refusal, RunDisplay,
-    Streaming,
+    Ack, ApprovalId, Channel, ChannelDisplay, DeliverError, Envelope, Inbound, Outbound, OutboundFile, Question,
+    Refusal, Streaming,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,7 @@ async fn nothing_that_belongs_to_an_ephemeral_conversation_is_shown_to_the_group
     let served = served().await;
     let to = route(CONVERSATION, Some("12"));
     // Typing and previews.
-    let RunDisplay { streaming, indicator } = served.channel.display();
+    let ChannelDisplay { streaming, indicator } = served.channel.display();
     indicator.expect("typing").working(&to, CancellationToken::new()).await; // ends at once
     let Streaming::Preview(preview) = streaming else { panic!("previews") };
     let begun = preview.begin(&to, "half an answer").await;

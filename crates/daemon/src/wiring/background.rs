@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, DeliverError, InboundStream,
-    Outbound, RunDisplay, SentMessages,
+    Channel, ChannelAccess, ChannelDisplay, ChannelError, ChannelHealth, ChannelId, ChannelProfile, DeliverError,
+    InboundStream, Outbound, SentMessages,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ impl Channel for Background {
         self.0.admission()
     }
 
-    fn display(&self) -> RunDisplay<'_> {
+    fn display(&self) -> ChannelDisplay<'_> {
         self.0.display()
     }
 

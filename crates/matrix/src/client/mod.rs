@@ -31,8 +31,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelHealth, ChannelId, ChannelProfile, Confirmation, DeliverError,
-    DeliveryQuality, InboundStream, Outbound, Quality, Repeat, ReplyRoute, RunDisplay, Streaming, WorkIndicator,
+    Channel, ChannelAccess, ChannelDisplay, ChannelError, ChannelHealth, ChannelId, ChannelProfile, Confirmation,
+    DeliverError, DeliveryQuality, InboundStream, Outbound, Quality, Repeat, ReplyRoute, Streaming, WorkIndicator,
     provenance,
 };
 use futures_util::stream;
@@ -125,8 +125,8 @@ impl Channel for Matrix {
         }
     }
 
-    fn display(&self) -> RunDisplay<'_> {
-        RunDisplay { streaming: Streaming::Preview(&*self.rooms), indicator: Some(self) }
+    fn display(&self) -> ChannelDisplay<'_> {
+        ChannelDisplay { streaming: Streaming::Preview(&*self.rooms), indicator: Some(self) }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, InboundStream, Outbound,
-    Preview, ReplyRoute, RunDisplay, Streaming,
+    Channel, ChannelAccess, ChannelDisplay, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope,
+    InboundStream, Outbound, Preview, ReplyRoute, Streaming,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -144,13 +144,13 @@ impl Channel for ProbeChannel {
         }
     }
 
-    fn display(&self) -> RunDisplay<'_> {
+    fn display(&self) -> ChannelDisplay<'_> {
         let streaming = match self.shows {
             Shows::Nothing => Streaming::Off,
             Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
             Shows::Preview => Streaming::Preview(self),
         };
-        RunDisplay { streaming, ..RunDisplay::default() }
+        ChannelDisplay { streaming, ..ChannelDisplay::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
