@@ -254,6 +254,11 @@ matrix: ## develop: Answer people on Matrix with a real homeserver, which is jud
 	$(CARGO) build $(DEV) --features belay-daemon/crash-points --bin belay-crash-points
 	@$(PYTHON) tests/matrix/main.py --belay $(TARGET)/debug/belay-crash-points $(ARGS)
 
+.PHONY: mail
+mail: ## develop: Answer people by e-mail with a real IMAP server, which is judge (ARGS="PART OF A NAME"; installs Dovecot and aiosmtpd)
+	$(CARGO) build $(DEV) --features belay-daemon/crash-points --bin belay-crash-points
+	@$(PYTHON) tests/mail/main.py --belay $(TARGET)/debug/belay-crash-points $(ARGS)
+
 .PHONY: screenshots
 screenshots: build/console/node_modules ## develop: Write the pictures of the console: docs/images/console-*.png (Node and chromium; pngquant makes them small)
 	$(CARGO) build $(DEV) --bin belay

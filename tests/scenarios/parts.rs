@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::attachments::{PDF, PNG, ask_with};
 
 /// Parts with a setting that needs them.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 10] = [
     ("adapters", "channels.adapters={irc={token_env=\"PATH\"}}"),
     ("cron", "heartbeat.at=\"08:00\""),
     ("mcp", "gateway.mcp=true"),
@@ -20,6 +20,10 @@ const SETTINGS: [(&str, &str); 9] = [
     ("more-providers", "llm.provider=\"gemini\""),
     ("telegram", "channels.telegram.enabled=true"),
     ("matrix", "channels.matrix.homeserver=http://127.0.0.1:9"),
+    (
+        "mail",
+        "channels.mail={address=\"belay@example.org\", imap=\"imap://127.0.0.1:9\", smtp=\"smtp://127.0.0.1:9\", authserv_id=\"mx\"}",
+    ),
     ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
     ("postgres", "store.url=postgres://belay@127.0.0.1/belay?sslmode=disable"),
 ];

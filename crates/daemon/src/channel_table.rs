@@ -12,6 +12,8 @@ fn promised() -> Vec<(&'static str, Quality)> {
         ("telegram", belay_channels::telegram::QUALITY),
         #[cfg(feature = "matrix")]
         ("matrix", belay_matrix::QUALITY),
+        #[cfg(feature = "mail")]
+        ("mail", belay_mail::QUALITY),
         ("stdin", belay_channels::stdin::QUALITY),
     ]
 }

@@ -11,7 +11,7 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 21] = [
+pub(crate) const PARTS: [Part; 22] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
     Part {
         feature: "adapters",
@@ -23,6 +23,7 @@ pub(crate) const PARTS: [Part; 21] = [
     Part { feature: "cron", is_in: cfg!(feature = "cron"), what: "cron lines as schedules of routines" },
     Part { feature: "gzip", is_in: cfg!(feature = "gzip"), what: "compressed answers of HTTP servers" },
     Part { feature: "line-editor", is_in: cfg!(feature = "line-editor"), what: "the prompt with a line editor" },
+    Part { feature: "mail", is_in: cfg!(feature = "mail"), what: "the channel e-mail" },
     Part { feature: "manual", is_in: cfg!(feature = "manual"), what: "manual pages, and completions for shells" },
     Part { feature: "matrix", is_in: cfg!(feature = "matrix"), what: "the channel Matrix" },
     Part {

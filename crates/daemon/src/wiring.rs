@@ -54,7 +54,7 @@ use tracing::warn;
 use adapters::Adapters;
 use background::Background;
 use channels::{
-    PlatformServices, absent, callback_client, leased_channels, matrix, pairing, platforms, stdin, telegram,
+    PlatformServices, absent, callback_client, further, leased_channels, pairing, platforms, stdin, telegram,
 };
 use exporters::Exporters;
 use machine::Machine;
@@ -221,11 +221,11 @@ async fn assemble(
     let texts = OwnTexts::new(hooks.bound(), clock.clone());
     let texts = Arc::new(texts.map_err(|error| agent_failure(&error))?);
     let services = PlatformServices::new(attachments.clone(), texts, store.moves(), ports.blobs.clone());
-    let matrix = matrix(settings, secrets.matrix, people.matrix.clone(), &services, store.cursors())?;
+    let further = further(settings, (secrets.matrix, secrets.mail), &people, &services, &store.cursors())?;
     let telegram = telegram(settings, secrets.telegram, &people.telegram, pairing.clone(), services)?;
     let adapters = Adapters::new(settings, secrets.adapters, &store.cursors())?;
     let node = store.node();
-    let (keeper, held) = node.map(|node| node.leases(leased_channels(telegram.is_some(), matrix.is_some()))).unzip();
+    let (keeper, held) = node.map(|node| node.leases(leased_channels(telegram.as_ref(), &further))).unzip();
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
     let kept = Kept { outputs: programs.kept_outputs(), blobs: ports.blobs.clone(), uploads: store.uploads() };
@@ -291,7 +291,7 @@ async fn assemble(
     }];
     let stdin = stdin(settings, env, paths, ports.clone()).map(Arc::new);
     channels.extend(stdin.clone().map(|stdin| stdin as Arc<dyn Channel>));
-    channels.extend(platforms(telegram, matrix, held.as_ref()).chain(adapters.channels()));
+    channels.extend(platforms(telegram, further, held.as_ref()).chain(adapters.channels()));
     channels.extend(webhook_secret.zip(callbacks.clone()).map(|(secret, client)| {
         Arc::new(CallbackChannel::new(secret, client, clock.clone(), links)) as Arc<dyn Channel>
     }));

@@ -63,6 +63,7 @@ pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
         ("channels.telegram.token_file", telegram.token_file.as_deref()),
         ("channels.telegram.secret_file", telegram.secret_file.as_deref()),
         ("channels.matrix.token_file", channels.matrix.token_file.as_deref()),
+        ("channels.mail.password_file", channels.mail.password_file.as_deref()),
     ];
     let named = named.into_iter().filter_map(|(key, file)| Some((key.to_owned(), file?)));
     let fallbacks = llm.fallbacks.iter().enumerate();

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use belay_adapter::AdapterConfig;
 use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
+use belay_mail::{MailConfig, MailSecrets, PASSWORD_ENV};
 use belay_matrix::{MatrixConfig, MatrixSecrets, TOKEN_ENV};
 use belay_models::{EnvKeys, FallbackConfig, LlmConfig, TranscriptionConfig};
 use belay_program::environment::Environment;
@@ -36,6 +37,8 @@ pub struct Secrets {
     pub adapters: BTreeMap<String, SecretString>,
     /// The access token of the account at a homeserver; `None` if the channel is off.
     pub matrix: Option<MatrixSecrets>,
+    /// The password of the mailbox; `None` if the channel is off.
+    pub mail: Option<MailSecrets>,
     /// The key of the server that transcribes; `None` if it needs none.
     pub transcription: Option<SecretString>,
     /// The key of the server that makes embeddings; `None` if it needs none.
@@ -81,6 +84,7 @@ impl Secrets {
             telegram: search.telegram(&settings.channels.telegram, &absent),
             adapters: search.adapters(&settings.channels.adapters),
             matrix: search.matrix(&settings.channels.matrix),
+            mail: search.mail(&settings.channels.mail),
             transcription: search.service("transcription", &Route::of_transcription(&settings.transcription)),
             embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
             otlp_headers: search.collector(&settings.telemetry),
@@ -292,6 +296,18 @@ impl Search<'_> {
             self.missing(key, TOKEN_ENV, "the access token of the account", credential);
         }
         token.map(|token| MatrixSecrets { token })
+    }
+
+    /// The password of the mailbox. If the channel is on, a missing password is a problem.
+    fn mail(&mut self, config: &MailConfig) -> Option<MailSecrets> {
+        config.is_on().then_some(())?;
+        let file = config.password_file.as_deref().map(|path| crate::settings::expand(path, self.env));
+        let (key, credential, before) = ("channels.mail.password", "mail_password", self.problems.len());
+        let password = self.one(key, (PASSWORD_ENV, Missing::Unset), file, credential);
+        if password.is_none() && self.problems.len() == before {
+            self.missing(key, PASSWORD_ENV, "the password of the mailbox", credential);
+        }
+        password.map(|password| MailSecrets { password })
     }
 
     fn missing(&mut self, key: &str, env: &str, what: &str, credential: &str) {

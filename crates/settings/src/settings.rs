@@ -27,6 +27,7 @@ use belay_channels::{Enabled, StdinConfig, Telegram, TelegramConfig};
 use belay_delegates::WorkersConfig;
 use belay_gateway::GatewayConfig;
 use belay_hooks::HooksConfig;
+use belay_mail::MailConfig;
 use belay_matrix::MatrixConfig;
 use belay_models::{DIMENSIONS_MAX, LlmConfig, ServiceSettings, TranscriptionConfig};
 use belay_program::environment::Environment;
@@ -64,7 +65,7 @@ pub(crate) use variable_name::is_variable_name;
 const PLANNER_STEPS: u32 = 3;
 
 /// The channels for people, by their names in messages.
-const CHANNELS: &[&str] = &["stdin", "http", "telegram", "matrix"];
+const CHANNELS: &[&str] = &["stdin", "http", "telegram", "matrix", "mail"];
 
 /// All settings. Each section is the plain struct of the crate that it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -135,6 +136,8 @@ pub struct ChannelsConfig {
     pub telegram: TelegramConfig,
     /// Matrix.
     pub matrix: MatrixConfig,
+    /// E-mail.
+    pub mail: MailConfig,
     /// Programs that bring the messages of other platforms, by name.
     pub adapters: BTreeMap<String, AdapterConfig>,
 }
@@ -172,6 +175,7 @@ impl Settings {
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.channels.matrix.validate(),
+            self.channels.mail.validate(),
             self.gateway.validate(),
             self.attachments.validate(),
             self.transcription.validate(),
@@ -293,8 +297,8 @@ impl Settings {
 
     /// Why a person cannot be asked for an approval; `None`: they can.
     fn cannot_be_asked(&self, key: &str, to: &Fallback) -> Option<String> {
-        if !["telegram", "matrix"].contains(&to.channel.as_str()) {
-            return Some(format!("{key}.channel: {:?} cannot be asked: use telegram or matrix", to.channel));
+        if !["telegram", "matrix", "mail"].contains(&to.channel.as_str()) {
+            return Some(format!("{key}.channel: {:?} cannot be asked: use telegram, matrix or mail", to.channel));
         }
         let to = DeliverTo { channel: to.channel.clone(), conversation: to.to.clone() };
         self.can_be_told(&to).err().map(|why| format!("{key}: {why}"))
@@ -316,13 +320,19 @@ impl Settings {
                 belay_matrix::is_room(conversation),
                 "a conversation is the id of a room, such as \"!abc:example.org\"",
             ),
-            other => return Err(format!("{other:?} cannot send notices: use stdin, telegram or matrix")),
+            "mail" => (
+                self.channels.mail.is_on(),
+                belay_mail::is_conversation(conversation),
+                "a conversation is the address of a person in lower case, such as \"ann@example.org\"",
+            ),
+            other => return Err(format!("{other:?} cannot send notices: use stdin, telegram, matrix or mail")),
         };
         match (enabled, named) {
             (true, true) => Ok(()),
             (false, _) if channel == "matrix" => {
                 Err("the channel matrix is off (channels.matrix.homeserver)".to_owned())
             }
+            (false, _) if channel == "mail" => Err("the channel mail is off (channels.mail.address)".to_owned()),
             (false, _) => Err(format!("the channel {channel} is off (channels.{channel}.enabled)")),
             (true, false) => Err(format!("{channel} has no conversation {conversation:?}: {how}")),
         }

@@ -1,6 +1,7 @@
 //! `belay check`: checks the settings and their requirements without starting, and reports all problems at once.
 
 mod directories;
+mod mail;
 mod matrix;
 #[cfg_attr(not(feature = "mcp"), path = "check/no_mcp.rs")]
 mod mcp;
@@ -111,6 +112,7 @@ pub async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'_>) -> 
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
     findings.extend(matrix::account(settings, &secrets).await);
+    findings.extend(mail::account(settings, &secrets).await);
     findings.extend(transcription(settings, &secrets));
     findings.extend(embeddings(settings, &secrets));
     findings.extend(names::executors(settings));

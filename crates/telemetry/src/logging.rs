@@ -30,6 +30,9 @@ use crate::otlp::LogLayer;
 /// be secret, and its callers report its failures.
 const NOISY: &[(&str, &str)] = &[("genai", "off"), ("rusqlite_migration", "warn"), ("rmcp", "off")];
 
+/// A library that logs the password and the texts of mails at the level TRACE. No filter turns it on.
+const SECRET: &str = "async_imap";
+
 /// Length at which the next start begins a new log file. 4 MiB: tens of thousands of turns.
 const LOG_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -252,7 +255,9 @@ pub fn log_file(data: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 fn filter(directives: &str) -> Result<EnvFilter, String> {
-    let mut all = directives.to_owned();
+    let is_allowed = |directive: &&str| !directive.trim().starts_with(SECRET);
+    let mut all = directives.split(',').filter(is_allowed).collect::<Vec<_>>().join(",");
+    all.push_str(&format!(",{SECRET}=off"));
     for (target, level) in NOISY.iter().filter(|(target, _)| !directives.contains(target)) {
         all.push_str(&format!(",{target}={level}"));
     }
@@ -281,6 +286,14 @@ mod tests {
         assert_eq!(log_file(&data).unwrap().1.metadata().unwrap().len(), 0);
         assert_eq!(data.join("belay.log.1").metadata().unwrap().len(), LOG_MAX_BYTES + 1);
         assert!(log_file(&path).is_err(), "a file is no directory");
+    }
+
+    #[test]
+    fn no_filter_turns_on_a_library_that_logs_passwords() {
+        for directives in ["trace", "async_imap=trace", "info, async_imap::imap_stream=trace,belay_mail=debug", ""] {
+            let shown = filter(directives).unwrap().to_string();
+            assert!(shown.contains("async_imap=off") && shown.matches("async_imap").count() == 1, "{shown}");
+        }
     }
 
     #[test]

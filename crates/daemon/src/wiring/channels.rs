@@ -10,6 +10,7 @@ use belay_channels::{
     on_one_host,
 };
 use belay_cli::completion::Completion;
+use belay_mail::{MailParts, MailPeople, MailSecrets};
 use belay_matrix::{MatrixParts, MatrixPeople, MatrixSecrets};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
@@ -64,9 +65,9 @@ impl PlatformServices {
 }
 
 /// The channels of which one node of a cluster takes or sends messages at a time.
-pub(super) fn leased_channels(telegram: bool, matrix: bool) -> Vec<LeasedWork> {
-    let names = ["http", CALLBACK_CHANNEL].into_iter().chain(telegram.then_some("telegram"));
-    names.chain(matrix.then_some("matrix")).map(|name| LeasedWork::Channel(name.into())).collect()
+pub(super) fn leased_channels(telegram: Option<&Telegram>, further: &[Arc<dyn Channel>]) -> Vec<LeasedWork> {
+    let names = ["http", CALLBACK_CHANNEL].into_iter().chain(telegram.map(|_| "telegram")).map(ChannelId::from);
+    names.chain(further.iter().map(|channel| channel.id().clone())).map(LeasedWork::Channel).collect()
 }
 
 /// The channel Telegram. On a node of a cluster it polls only while the node has the lease.
@@ -85,14 +86,14 @@ fn leased(channel: Arc<dyn Channel>, held: Option<&HeldLeases>) -> Arc<dyn Chann
     }
 }
 
-/// The channels of message platforms.
+/// The channels of message platforms. `further`: those that ask for their messages on one node alone.
 pub(super) fn platforms(
     telegram: Option<Telegram>,
-    matrix: Option<Arc<dyn Channel>>,
+    further: Vec<Arc<dyn Channel>>,
     held: Option<&HeldLeases>,
 ) -> impl Iterator<Item = Arc<dyn Channel>> {
     let telegram = telegram.map(|telegram| on_node(telegram, held));
-    telegram.into_iter().chain(matrix.map(|matrix| leased(matrix, held)))
+    telegram.into_iter().chain(further.into_iter().map(move |channel| leased(channel, held)))
 }
 
 /// The terminal, if it is enabled.
@@ -118,10 +119,11 @@ pub(super) fn absent(
     people: PlatformPeople,
     adapters: impl Iterator<Item = (ChannelId, Arc<dyn ChannelAccess>)>,
 ) -> DisabledChannels {
-    let own: [(ChannelId, Arc<dyn ChannelAccess>); 3] = [
+    let own: [(ChannelId, Arc<dyn ChannelAccess>); 4] = [
         ("stdin".into(), Arc::new(Operators)),
         ("telegram".into(), Arc::new(people.telegram)),
         ("matrix".into(), Arc::new(people.matrix)),
+        ("mail".into(), Arc::new(people.mail)),
     ];
     own.into_iter().chain(adapters).collect()
 }
@@ -150,8 +152,21 @@ fn platform_client(address: &str) -> Result<reqwest::Client, Failure> {
     client.map_err(|error| Failure::new(Exit::Internal, words(&error)))
 }
 
+/// The channels that ask for their messages on one node of a cluster alone.
+pub(super) fn further(
+    settings: &Settings,
+    secrets: (Option<MatrixSecrets>, Option<MailSecrets>),
+    people: &PlatformPeople,
+    services: &PlatformServices,
+    cursors: &Arc<dyn Cursors>,
+) -> Result<Vec<Arc<dyn Channel>>, Failure> {
+    let matrix = matrix(settings, secrets.0, people.matrix.clone(), services, Arc::clone(cursors))?;
+    let mail = mail(settings, secrets.1, people.mail.clone(), services, Arc::clone(cursors))?;
+    Ok(matrix.into_iter().chain(mail).collect())
+}
+
 /// The channel Matrix, if it has a token.
-pub(super) fn matrix(
+fn matrix(
     settings: &Settings,
     secrets: Option<MatrixSecrets>,
     people: MatrixPeople,
@@ -164,6 +179,21 @@ pub(super) fn matrix(
     let config = &settings.channels.matrix;
     let http = platform_client(config.homeserver.as_deref().unwrap_or_default())?;
     belay_matrix::open(config, secrets, http, parts).map(Some).map_err(|error| Failure::new(Exit::Refused, error))
+}
+
+/// The channel e-mail, if it has a password.
+fn mail(
+    settings: &Settings,
+    secrets: Option<MailSecrets>,
+    people: MailPeople,
+    services: &PlatformServices,
+    cursors: Arc<dyn Cursors>,
+) -> Result<Option<Arc<dyn Channel>>, Failure> {
+    let Some(secrets) = secrets else { return Ok(None) };
+    let PlatformServices { attachments, texts, blobs, .. } = services.clone();
+    let parts = MailParts { people, commands: menu(), attachments, blobs, texts, cursors };
+    let opened = belay_mail::open(&settings.channels.mail, secrets, parts);
+    opened.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
 }
 
 /// The channel Telegram, if it has a token.

@@ -1,10 +1,9 @@
 //! The content of the events that are sent. Pure.
 
+use belay_channel_kit::html::html;
 use belay_channel_kit::split::{Unit, markdown};
 use belay_protocol::{OutboundFile, OutboxKey, Question};
 use serde_json::{Map, Value, json};
-
-use super::html::html;
 
 /// The field of Belay's own messages: their delivery and piece, and the approval request that they show.
 pub(crate) const MARK: &str = "dev.belay.message";

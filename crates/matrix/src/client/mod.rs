@@ -2,7 +2,7 @@
 //!
 //! Reading order: `wire` (what the server sends) → `api`, `error`, `calls` (what it is asked) → `intake`, `inbound`
 //! (what an event says) → `room`, `membership`, `question`, `files` (what becomes of it) → `gaps`, `urgent`,
-//! `lines`, `settle`, `sync` (the order, and how far it was read) → `html`, `content`, `deliver`, `preview` (how an
+//! `lines`, `settle`, `sync` (the order, and how far it was read) → `content`, `deliver`, `preview` (how an
 //! answer is sent) → `notes`.
 
 mod api;
@@ -12,7 +12,6 @@ mod deliver;
 mod error;
 mod files;
 mod gaps;
-mod html;
 mod inbound;
 mod intake;
 mod lines;

@@ -19,6 +19,8 @@ const RELOADABLE: &[&str] = &[
     "channels.matrix.allow",
     "channels.matrix.operators",
     "channels.matrix.rooms",
+    "channels.mail.allow",
+    "channels.mail.operators",
     "llm.price_usd",
 ];
 

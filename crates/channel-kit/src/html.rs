@@ -1,15 +1,15 @@
-//! Markdown → HTML of messages. Pure.
+//! Markdown → HTML of messages, for platforms that show HTML. Pure.
 //!
 //! HTML of the text is shown as it was written, pictures become links, and links have a known scheme: nothing of an
 //! answer acts on the client of a reader. Clients remove whatever else they do not show.
 
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
-/// Schemes of links. Matrix: "m.room.message msgtypes", the attribute `href` of `a`.
+/// Schemes of links. Matrix: "m.room.message msgtypes", the attribute `href` of `a`; programs for mail show the same.
 const SCHEMES: [&str; 5] = ["https://", "http://", "ftp://", "mailto:", "magnet:"];
 
 /// The HTML of a text; `None`: it is the text itself.
-pub(crate) fn html(markdown: &str) -> Option<String> {
+pub fn html(markdown: &str) -> Option<String> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut is_plain = true;
     let mut open = Vec::new();

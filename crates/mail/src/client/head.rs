@@ -1,0 +1,108 @@
+//! The head of a mail. Pure.
+
+use mail_parser::{HeaderValue, Message, MessageParser};
+
+use super::thread::digest;
+use crate::people::is_address;
+
+/// Most bytes of a head that are read.
+pub(crate) const HEAD_MAX_BYTES: usize = 256 * 1024;
+
+/// Most ids of `References` that are read.
+const REFERENCES_MAX: usize = 100;
+
+/// The head of a mail, as far as the channel needs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The address of the sender in lower case; empty: there is not exactly one.
+    pub(crate) from: String,
+    /// The Message-ID without brackets; empty: it has none.
+    pub(crate) id: String,
+    /// The ids of its thread, the first one first.
+    pub(crate) references: Vec<String>,
+    /// The id of the mail that it answers.
+    pub(crate) in_reply_to: Option<String>,
+    pub(crate) subject: String,
+    /// The values of `Authentication-Results`, the topmost first.
+    pub(crate) results: Vec<String>,
+    /// Why nothing may answer it; `None`: a person has written it.
+    pub(crate) automatic: Option<&'static str>,
+    /// Message-ID, sender and date, as one digest.
+    pub(crate) digest: String,
+}
+
+impl Head {
+    /// `None`: these bytes are no head of a mail.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let message = MessageParser::default().parse_headers(bytes)?;
+        let senders: Vec<&str> =
+            message.from().into_iter().flat_map(|from| from.iter()).filter_map(|one| one.address()).collect();
+        let from = match senders[..] {
+            [one] if values(&message, "From").count() == 1 && is_address(one) => one.to_ascii_lowercase(),
+            _ => String::new(),
+        };
+        let id = message.message_id().unwrap_or_default().to_owned();
+        let date = values(&message, "Date").next().unwrap_or_default();
+        let mut digested = digest(&[&id, &from, &date]);
+        if id.is_empty() {
+            digested = digest(&[&String::from_utf8_lossy(bytes)]);
+        }
+        Some(Self {
+            digest: digested,
+            references: ids(message.references()),
+            in_reply_to: ids(message.in_reply_to()).pop(),
+            subject: belay_text::removed(message.subject().unwrap_or_default()).trim().to_owned(),
+            results: values(&message, "Authentication-Results").collect(),
+            automatic: automatic(&message),
+            from,
+            id,
+        })
+    }
+
+    /// The domain of the sender.
+    pub(crate) fn domain(&self) -> &str {
+        self.from.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+}
+
+/// The raw values of a header, the topmost first.
+fn values<'a>(message: &'a Message<'_>, name: &'a str) -> impl Iterator<Item = String> + 'a {
+    let of = message.headers().iter().filter(move |header| header.name().eq_ignore_ascii_case(name));
+    of.map(|header| {
+        let range = header.offset_start() as usize..header.offset_end() as usize;
+        String::from_utf8_lossy(message.raw_message().get(range).unwrap_or_default()).trim().to_owned()
+    })
+}
+
+fn ids(value: &HeaderValue<'_>) -> Vec<String> {
+    let ids: Vec<String> = match value {
+        HeaderValue::Text(id) => vec![id.to_string()],
+        HeaderValue::TextList(ids) => ids.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    ids.into_iter().filter(|id| !id.is_empty()).take(REFERENCES_MAX).collect()
+}
+
+/// Why nothing may answer a mail: a program has written it, or a list has sent it. An answer could begin a loop.
+fn automatic(message: &Message<'_>) -> Option<&'static str> {
+    let first_word = |value: String| {
+        value.split(|c: char| c == ';' || c.is_whitespace()).next().unwrap_or_default().to_ascii_lowercase()
+    };
+    let words = |name: &'static str| values(message, name).map(first_word).collect::<Vec<_>>();
+    let has = |name: &'static str| values(message, name).next().is_some();
+    let content = values(message, "Content-Type").next().unwrap_or_default().to_ascii_lowercase();
+    let has_list = message.headers().iter().any(|header| header.name().to_ascii_lowercase().starts_with("list-"));
+    let rules = [
+        (words("Auto-Submitted").iter().any(|word| word != "no"), "Auto-Submitted"),
+        (words("Precedence").iter().any(|word| matches!(&**word, "bulk" | "list" | "junk")), "Precedence"),
+        (has_list, "a list"),
+        (words("X-Auto-Response-Suppress").iter().any(|word| word != "none"), "X-Auto-Response-Suppress"),
+        (has("X-Autoreply") || has("X-Autorespond"), "X-Autoreply"),
+        (values(message, "Return-Path").any(|path| path == "<>"), "an empty Return-Path"),
+        (content.starts_with("multipart/report"), "a report"),
+    ];
+    rules.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
+}
+
+#[cfg(test)]
+mod tests;
