@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Guess: libraries that read robots.txt for an agent that fetches pages follow RFC 9309. All groups of an agent count together (2.2.1), an
-# empty line or a line such as `Sitemap:` does not end a group (2.2, 2.2.4), and of the rules that fit a path the longest one counts (2.2.2).
+# empty line or a line such as `Sitemap:` does not end a group (2.2, 2.2.4), and of the rules that fit a path the longest counts (2.2.2).
 # Seen with urllib.robotparser of Python 3.11, Protego 0.7.0, robotexclusionrulesparser 1.7.1, robotspy 0.13.0 and gpyrobotstxt 1.0.0 for
 # Python, robots-parser 3.0.1, robots-txt-guard 1.0.2 with robots-txt-parse 2.0.1, and robots-txt-parser 2.0.3 for Node: three of eight do.
 # Of two groups for one agent, three libraries keep the first one and robots-txt-parser the last one. A `Sitemap:` line between two names
