@@ -126,7 +126,7 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
         }
         Some(Reply::Huge) => {
             let piece = Bytes::from(vec![b' '; 1024 * 1024]);
-            (200, Answer::from_stream(stream::iter(vec![Ok::<_, std::io::Error>(piece); 65])))
+            (200, Answer::from_stream(stream::iter(vec![piece; 65].into_iter().map(Ok::<_, std::io::Error>))))
         }
         None if path.contains("/sync") => std::future::pending().await,
         None => (404, Answer::from(json!({ "errcode": "M_NOT_FOUND", "error": "no" }).to_string())),
