@@ -10,6 +10,8 @@ use belay_tests::model_server::{Answer, ModelServer};
 use belay_tests::person::{home, say, texts};
 use serde_json::{Value, json};
 
+use crate::attachments::settled;
+
 /// A call that adds a line to a file of the workspace, so that a repetition is visible.
 fn adds_line() -> Answer {
     Answer::call("run_command", json!({"argv": ["sh", "-c", "echo line >> lines.txt"]}))
@@ -64,6 +66,7 @@ async fn a_subagent_asks_where_the_person_is_and_acts_after_a_plain_yes() -> Res
     assert!(!told[0].contains("always"), "{told:?}");
     assert!(api.sent()[0]["reply_markup"].to_string().contains("inline_keyboard"), "{:?}", api.sent()[0]);
     assert_eq!(lines(&home), "", "nothing happens before the answer");
+    settled(&home).await?;
     say(&daemon, 2, "yes").await?;
     let told = texts(&api, 3).await;
     assert!(told[1..].iter().any(|told| told.contains("Approved.")), "{told:?}");
