@@ -284,7 +284,9 @@ impl Tool for McpTool {
 
     async fn abandon(&self, handle: &Value) -> bool {
         if Round::found(self.server.name(), &self.offer.tool, handle).is_some() {
-            return true; // between two requests the server works on nothing
+            // While the person is asked, no request is open. After the answers the server may work on the last one, and the
+            // next connection has no request of it to cancel.
+            return true;
         }
         let Ok(handle) = Handle::found(&self.server, &self.offer.tool, handle) else { return false };
         abandon(&self.server, &self.sessions, &handle).await;
