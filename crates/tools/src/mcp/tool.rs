@@ -147,7 +147,9 @@ impl McpTool {
                 let handle = Handle::of(&self.server, &self.offer.tool, &task, lease.connection())?;
                 return self.follow(handle, Some((lease, task)), &elicitor, context).await;
             }
-            Err(ServerError::Error(message)) if !lease.connection().has_initialize() && needs_older(&message) => {
+            Err(ServerError::Error(message) | ServerError::Refused { message, .. })
+                if !lease.connection().has_initialize() && needs_older(&message) =>
+            {
                 self.server.spoken().need_older();
                 lease.connection().leave();
                 return Err(ServerError::AsksInOlder(message));
