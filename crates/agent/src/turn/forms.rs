@@ -34,14 +34,18 @@ pub(super) async fn end_lost(delegate: &ChatDelegate, context: &LoopContext, job
     let (go_on, mut untold): (HashSet<CallId>, HashSet<CallId>) = (ids(go_on), ids(lost));
     // An open form is the last one of its call.
     for asked in forms.iter().rev().filter(|asked| !go_on.contains(&asked.call_id)) {
-        let was_open = match asked.state {
-            // An answer that has come since this was read counts as one before.
-            ApprovalState::Waiting => wait.until_stored(|| withdraw(asked, job)).await?,
+        let is_open = match asked.state {
+            ApprovalState::Waiting => true,
             ApprovalState::Used => false,
             _ => continue,
         };
-        if untold.remove(&asked.call_id) || asked.state == ApprovalState::Waiting {
-            wait.until_stored(|| tell(asked, was_open, job)).await?;
+        // Before the withdrawal, after which no attempt would find the form open.
+        if untold.remove(&asked.call_id) || is_open {
+            wait.until_stored(|| tell(asked, is_open, job)).await?;
+        }
+        // An answer that has come since the forms were read counts as one before.
+        if is_open && !wait.until_stored(|| withdraw(asked, job)).await? {
+            wait.until_stored(|| tell(asked, false, job)).await?;
         }
     }
     Ok(())

@@ -77,6 +77,26 @@ async fn a_form_whose_call_cannot_go_on_ends_and_its_person_and_a_late_answer_ar
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_person_is_told_that_a_form_has_ended_before_it_is_withdrawn() {
+    let (mut setup, store) = faulty(asks());
+    setup.tools.push(Arc::new(once()));
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "go").await;
+    agent.one.next().await;
+    agent.crash().await;
+    store.plan().every(StoreOp::Withdraw, Fault::Fail);
+    let next = setup.next_boot(ScriptedModel::new([Scripted::text("who knows")]));
+    let mut agent = next.start().await;
+    let line = agent.one.next().await;
+    assert!(line.contains("has ended without an answer"), "{line}");
+    assert_eq!(states(&next).await, [ApprovalState::Waiting]);
+    store.plan().clear();
+    while agent.one.next().await != "who knows" {}
+    assert_eq!(states(&next).await, [ApprovalState::Withdrawn]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_form_whose_call_goes_on_is_shown_again_and_a_text_fills_it_in() {
     let setup = Setup::new(asks()).tool(TestTool::named("form").of_server("files"));
     let mut agent = setup.start().await;
