@@ -139,6 +139,18 @@ impl PersonAsker {
         Ok(same.into_iter().find(|asked| is_open(asked) && is_enough(asked) && live.take_question(asked.id)))
     }
 
+    /// Lets a request expire whose time is over, as after a long downtime: nobody is asked it again.
+    async fn expired(&self, asked: ApprovalRequest) -> Result<ApprovalRequest, StoreError> {
+        let now = self.clock.now();
+        if asked.state != ApprovalState::Waiting || now.0 < asked.expires_at.0 {
+            return Ok(asked);
+        }
+        Ok(match self.approvals.decide(asked.id, ApprovalState::Expired, None, "nobody", now).await? {
+            Decided::Now(stored) | Decided::Before(stored) => *stored,
+            Decided::Unknown => asked,
+        })
+    }
+
     /// Withdraws the open forms of an earlier attempt at this call if it asks something else now: nobody waits for them.
     async fn withdraw_others(&self, question: &ChildCall<'_>, stored: &[ApprovalRequest]) -> Result<(), StoreError> {
         let ChildCall { live, call, wanted, .. } = question;
@@ -260,7 +272,10 @@ fn message(approval: &ApprovalRequest, text: String) -> Option<Outbound> {
 #[async_trait]
 impl ChildAsker for PersonAsker {
     async fn ask(&self, mut question: ChildCall<'_>) -> Result<ChildAnswer, StoreError> {
-        let earlier = self.earlier(&question).await?;
+        let earlier = match self.earlier(&question).await? {
+            Some(asked) => Some(self.expired(asked).await?),
+            None => None,
+        };
         if let Some(decided) = earlier.as_ref().filter(|asked| asked.state != ApprovalState::Waiting) {
             return Ok(ChildAnswer::Decided(Box::new(decided.clone())));
         }

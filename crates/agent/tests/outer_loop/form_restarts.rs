@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use belay_protocol::{
     Ack, ApprovalId, ApprovalState, Control, Decided, MessageBody, RunStatus, StopReason, ToolStatus,
@@ -114,6 +115,23 @@ async fn a_form_whose_call_goes_on_is_shown_again_and_a_text_fills_it_in() {
     assert_eq!(agent.one.next().await, "done");
     assert_eq!(results(&agent), [(ToolStatus::Success, r#"Given({"size": String("m")})"#.to_owned())]);
     assert_eq!(states(&next).await, [ApprovalState::Used], "nobody is asked twice");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_that_expired_during_the_downtime_is_not_shown_again() {
+    let setup = Setup::new(asks()).tool(TestTool::named("form").of_server("files"));
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "go").await;
+    agent.one.next().await;
+    let asked = requests(&setup).await.remove(0);
+    agent.crash().await;
+    let next = setup.next_boot(ScriptedModel::new([Scripted::text("done")]));
+    let left = asked.expires_at.0 - asked.asked_at.0;
+    next.clock.forward(Duration::from_millis(u64::try_from(left).expect("it expires later")));
+    let mut agent = next.start().await;
+    assert_eq!(agent.one.next().await, "done", "the question is not shown");
+    assert_eq!(states(&next).await, [ApprovalState::Expired]);
     agent.shut_down().await;
 }
 
