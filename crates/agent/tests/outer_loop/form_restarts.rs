@@ -159,7 +159,7 @@ async fn an_answer_before_its_call_goes_on_says_so_and_reaches_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_has_kept_its_round_goes_on_once_with_the_answer() {
-    for (crashes, restarts) in [(true, 1), (false, 1), (false, 2)] {
+    for (crashes, restarts) in [(true, 1), (false, 1), (false, 2), (false, 6)] {
         let form = once().keeping();
         let calls = form.calls.clone();
         let mut setup = Setup::new(asks()).tool(form);
