@@ -145,10 +145,15 @@ impl PersonAsker {
         if asked.state != ApprovalState::Waiting || now.0 < asked.expires_at.0 {
             return Ok(asked);
         }
-        Ok(match self.approvals.decide(asked.id, ApprovalState::Expired, None, "nobody", now).await? {
+        let asked = match self.approvals.decide(asked.id, ApprovalState::Expired, None, "nobody", now).await? {
             Decided::Now(stored) | Decided::Before(stored) => *stored,
             Decided::Unknown => asked,
-        })
+        };
+        if asked.state != ApprovalState::Waiting {
+            // Fails only when the dispatcher ends.
+            let _ = self.notes.send(LaneNote::Unasked { approval: asked.id, withdraw: false }).await;
+        }
+        Ok(asked)
     }
 
     /// Withdraws the open forms of an earlier attempt at this call if it asks something else now: nobody waits for them.
