@@ -156,7 +156,8 @@ impl PersonAsker {
         Ok(asked)
     }
 
-    /// Withdraws the open forms of an earlier attempt at this call if it asks something else now: nobody waits for them.
+    /// Withdraws the open forms of an earlier attempt at this call if it asks something else now: nobody waits for
+    /// them.
     async fn withdraw_others(&self, question: &ChildCall<'_>, stored: &[ApprovalRequest]) -> Result<(), StoreError> {
         let ChildCall { live, call, wanted, .. } = question;
         let is_other = |asked: &&ApprovalRequest| {
@@ -243,8 +244,8 @@ impl PersonAsker {
         Ok(false)
     }
 
-    /// Shows a form that an earlier attempt has asked once more: a text fills in only the newest question of a conversation,
-    /// and there is no other way to give values there.
+    /// Shows a form that an earlier attempt has asked once more: a text fills in only the newest question of a
+    /// conversation, and there is no other way to give values there.
     async fn show_again(&self, approval: &ApprovalRequest) {
         let text = || format!("{SHOWN_AGAIN} {}", question_text(approval, self.clock.now()));
         let Some(outbound) = approval.kind.form().and_then(|_| message(approval, text())) else { return };

@@ -2,7 +2,8 @@
 //! lent. A panic in a turn makes the lane read the conversation again and ends the run without an answer. It has no
 //! other effect.
 //!
-//! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `forms` → `resume` → `ending`.
+//! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `forms` → `resume` →
+//! `ending`.
 
 mod asks;
 mod ending;

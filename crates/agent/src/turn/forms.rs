@@ -1,5 +1,5 @@
-//! The forms of MCP servers that an earlier attempt of a run has left. A form belongs to one call: a call that goes on asks it
-//! again, and every other form has ended.
+//! The forms of MCP servers that an earlier attempt of a run has left. A form belongs to one call: a call that goes on
+//! asks it again, and every other form has ended.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,9 @@ use belay_run::approvals::shown_line;
 
 use super::TurnJob;
 
-/// Withdraws each open form whose call does not go on in this attempt, so that no answer is taken that no server gets. Tells
-/// the person who was asked, also one whose answer came before the interruption and may not have reached the server.
+/// Withdraws each open form whose call does not go on in this attempt, so that no answer is taken that no server gets.
+/// Tells the person who was asked, also one whose answer came before the interruption and may not have reached the
+/// server.
 ///
 /// # Errors
 /// The store does not answer.

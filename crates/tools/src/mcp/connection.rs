@@ -255,8 +255,8 @@ impl Connection {
         silent(what, limit, &self.watch)
     }
 
-    /// Calls a tool, as a task if the server and the tool allow that. `begun`: the round of an earlier attempt, with which the
-    /// call goes on.
+    /// Calls a tool, as a task if the server and the tool allow that. `begun`: the round of an earlier attempt, with
+    /// which the call goes on.
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.

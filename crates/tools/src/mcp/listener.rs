@@ -74,9 +74,9 @@ impl Notices {
         self.lock_refused().count
     }
 
-    /// The last request that was refused since this number of them, or else the last question that came while no call was
-    /// in progress, as of a server that wants to know something before its first call; `None`: nothing. Asked at the end
-    /// of a call: that question has to do with no later one.
+    /// The last request that was refused since this number of them, or else the last question that came while no call
+    /// was in progress, as of a server that wants to know something before its first call; `None`: nothing. Asked at
+    /// the end of a call: that question has to do with no later one.
     pub(super) fn refused_since(&self, count: u64) -> Option<String> {
         let mut refused = self.lock_refused();
         let early = refused.early.take();
@@ -143,7 +143,8 @@ impl Notices {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request that is refused. Returns whether it is the first question that came while no call was in progress.
+    /// Notes a request that is refused. Returns whether it is the first question that came while no call was in
+    /// progress.
     fn refuse(&self, asked: String, is_question: bool) -> bool {
         let is_early = is_question && self.asking().err() == Some(NO_CALL);
         let mut refused = self.lock_refused();

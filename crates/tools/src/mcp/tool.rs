@@ -286,8 +286,8 @@ impl Tool for McpTool {
 
     async fn abandon(&self, handle: &Value) -> bool {
         if Round::found(self.server.name(), &self.offer.tool, handle).is_some() {
-            // While the person is asked, no request is open. After the answers the server may work on the last one, and the
-            // next connection has no request of it to cancel.
+            // While the person is asked, no request is open. After the answers the server may work on the last one, and
+            // the next connection has no request of it to cancel.
             return true;
         }
         let Ok(handle) = Handle::found(&self.server, &self.offer.tool, handle) else { return false };
