@@ -20,7 +20,8 @@ use super::TurnJob;
 /// # Cancel safety
 /// If the future is dropped, the next attempt ends the rest. A person may be told twice.
 pub(super) async fn end_lost(delegate: &ChatDelegate, context: &LoopContext, job: &TurnJob) -> Result<(), LoopError> {
-    if job.progress.attempt < 2 {
+    // A turn that is stopped has no briefing, so its tools say nothing about its calls.
+    if job.progress.attempt < 2 || job.run.control.cancel.is_cancelled() {
         return Ok(());
     }
     let wait = delegate.core.journal.wait();
