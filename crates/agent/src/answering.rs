@@ -21,6 +21,10 @@ use belay_run::approvals::{question_text, shown_line};
 /// The reply to the answer to a form.
 const ANSWERED: &str = "Answered. The server gets these values.";
 
+/// The same in a cluster, if the call does not wait at this node: it may wait at another one, or be interrupted.
+const ANSWERED_ELSEWHERE: &str =
+    "Answered. The server gets these values if its call can go on, and otherwise a message says that it cannot.";
+
 /// The same before the call that asked goes on after an interruption, if it does.
 const ANSWERED_MEANWHILE: &str = "Answered. Belay was interrupted since it asked: the server gets these values if its call can \
                                   go on, and otherwise a message says that it cannot.";
@@ -157,12 +161,17 @@ async fn store_form(
     by: &str,
     at: UnixMillis,
 ) -> Result<Stored, Refusal> {
+    // Before the answer is stored: its call ends the wait as soon as it has the answer.
+    let is_awaited = services.asker.is_awaited(approval.id);
     let stored = services.store.child_questions.answer_form(approval.id, values, by, at).await;
     match stored.map_err(|error| Refusal::Store(error.to_string()))? {
         Decided::Now(_) => {
-            // The call may wait at another node.
-            let is_awaited = services.cluster.is_some() || services.asker.is_awaited(approval.id);
-            Ok(Stored::Decided(if is_awaited { ANSWERED } else { ANSWERED_MEANWHILE }.to_owned()))
+            let text = match is_awaited {
+                true => ANSWERED,
+                false if services.cluster.is_some() => ANSWERED_ELSEWHERE,
+                false => ANSWERED_MEANWHILE,
+            };
+            Ok(Stored::Decided(text.to_owned()))
         }
         Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),
         Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),

@@ -139,7 +139,25 @@ impl PersonAsker {
         Ok(same.into_iter().find(|asked| is_open(asked) && is_enough(asked) && live.take_question(asked.id)))
     }
 
-    /// Withdraws the open forms of an earlier attempt at this call if it asks something else now: nobody waits for them.
+    /// Lets a request expire whose time is over, as after a long downtime: nobody is asked it again.
+    async fn expired(&self, asked: ApprovalRequest) -> Result<ApprovalRequest, StoreError> {
+        let now = self.clock.now();
+        if asked.state != ApprovalState::Waiting || now.0 < asked.expires_at.0 {
+            return Ok(asked);
+        }
+        let asked = match self.approvals.decide(asked.id, ApprovalState::Expired, None, "nobody", now).await? {
+            Decided::Now(stored) | Decided::Before(stored) => *stored,
+            Decided::Unknown => asked,
+        };
+        if asked.state != ApprovalState::Waiting {
+            // Fails only when the dispatcher ends.
+            let _ = self.notes.send(LaneNote::Unasked { approval: asked.id, withdraw: false }).await;
+        }
+        Ok(asked)
+    }
+
+    /// Withdraws the open forms of an earlier attempt at this call if it asks something else now: nobody waits for
+    /// them.
     async fn withdraw_others(&self, question: &ChildCall<'_>, stored: &[ApprovalRequest]) -> Result<(), StoreError> {
         let ChildCall { live, call, wanted, .. } = question;
         let is_other = |asked: &&ApprovalRequest| {
@@ -226,8 +244,8 @@ impl PersonAsker {
         Ok(false)
     }
 
-    /// Shows a form that an earlier attempt has asked once more: a text fills in only the newest question of a conversation,
-    /// and there is no other way to give values there.
+    /// Shows a form that an earlier attempt has asked once more: a text fills in only the newest question of a
+    /// conversation, and there is no other way to give values there.
     async fn show_again(&self, approval: &ApprovalRequest) {
         let text = || format!("{SHOWN_AGAIN} {}", question_text(approval, self.clock.now()));
         let Some(outbound) = approval.kind.form().and_then(|_| message(approval, text())) else { return };
@@ -260,7 +278,10 @@ fn message(approval: &ApprovalRequest, text: String) -> Option<Outbound> {
 #[async_trait]
 impl ChildAsker for PersonAsker {
     async fn ask(&self, mut question: ChildCall<'_>) -> Result<ChildAnswer, StoreError> {
-        let earlier = self.earlier(&question).await?;
+        let earlier = match self.earlier(&question).await? {
+            Some(asked) => Some(self.expired(asked).await?),
+            None => None,
+        };
         if let Some(decided) = earlier.as_ref().filter(|asked| asked.state != ApprovalState::Waiting) {
             return Ok(ChildAnswer::Decided(Box::new(decided.clone())));
         }

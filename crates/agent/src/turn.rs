@@ -2,7 +2,8 @@
 //! lent. A panic in a turn makes the lane read the conversation again and ends the run without an answer. It has no
 //! other effect.
 //!
-//! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `forms` → `resume` → `ending`.
+//! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `forms` → `resume` →
+//! `ending`.
 
 mod asks;
 mod ending;
@@ -153,6 +154,10 @@ async fn defer(
     outcome: &Result<LoopOutcome, LoopError>,
 ) -> bool {
     if delegate.core.journal.is_suspended() {
+        // A crash is an attempt, a planned restart is none.
+        if let Err(error) = job.services.store.run_store.suspend_run(&job.lease, job.run.id).await {
+            tracing::warn!(run = %job.run.id, %error, "the attempt of a suspended run stays counted");
+        }
         return true;
     }
     let Some(cause) = job.run.control.stopped_by().filter(|cause| cause.reason == StopReason::Shutdown) else {

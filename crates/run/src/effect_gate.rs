@@ -387,7 +387,8 @@ async fn intend(
     intended
 }
 
-/// Whether a call that a shutdown has cut off goes on at the next start: it waits for a person, and its handle is stored.
+/// Whether a call that a shutdown has cut off goes on at the next start: it waits for a person, and its handle is
+/// stored.
 fn goes_on_later(caller: &CallContext<'_>, context: &LoopContext, ran: &Ran) -> bool {
     let is_shutdown = caller.live.control.stopped_by().is_some_and(|cause| cause.reason == StopReason::Shutdown);
     let is_cut_off = matches!(ran.end, End::Failure(ToolFailure::Cancelled));

@@ -103,6 +103,7 @@ faulty! {
     RunStore {
         StartRun => start_run(lease: &Lease, run: RunId, at: UnixMillis) -> ();
         StartTogether => start_together(lease: &Lease, together: CollectedStart) -> ();
+        SuspendRun => suspend_run(lease: &Lease, run: RunId) -> ();
         PauseRun => pause_run(lease: &Lease, paused: PausedRun) -> ();
         FinishRuns => finish_runs(lease: &Lease, finished: Vec<FinishedRun>) -> ();
     }

@@ -11,10 +11,12 @@
 //! A pin covers a server's description of a tool, not its program. A server may change its behaviour under the same
 //! description.
 //!
-//! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
-//! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start), `logged_in` → `tool` (one call) → `sessions` (connections of runs) → `connection` →
-//! `oauth` (logins over HTTP) → `membership`, `calls`, `rounds` → [`tasks`] → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
-//! `server_error` (results and errors).
+//! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server
+//! sends) → `pins` → `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start),
+//! `logged_in` → `tool` (one call) → `sessions` (connections of runs) → `connection` → `oauth` (logins over HTTP) →
+//! `membership`, `calls`, `rounds` → [`tasks`] → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`,
+//! `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`,
+//! `answer`, `parts`, `server_error` (results and errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
 

@@ -35,7 +35,8 @@ use belay_run::retry::STORE;
 
 /// Number of attempts after which a run is given up. 5: a crash that a message causes repeats at once, while four
 /// restarts during an upgrade do not reach the limit. In a cluster each take-over of a begun run by another node is an
-/// attempt, also after a drain: a rolling restart of n nodes may move one run n times.
+/// attempt, also after a drain: a rolling restart of n nodes may move one run n times. An attempt that a shutdown
+/// suspends while it waits for a form is taken back.
 const MAX_ATTEMPTS: u32 = 5;
 /// The result of a call that a crash interrupted.
 const UNKNOWN: &str = "outcome unknown: this was interrupted; check before you repeat it";

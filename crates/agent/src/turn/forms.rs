@@ -1,5 +1,5 @@
-//! The forms of MCP servers that an earlier attempt of a run has left. A form belongs to one call: a call that goes on asks it
-//! again, and every other form has ended.
+//! The forms of MCP servers that an earlier attempt of a run has left. A form belongs to one call: a call that goes on
+//! asks it again, and every other form has ended.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,9 @@ use belay_run::approvals::shown_line;
 
 use super::TurnJob;
 
-/// Withdraws each open form whose call does not go on in this attempt, so that no answer is taken that no server gets. Tells
-/// the person who was asked, also one whose answer came before the interruption and may not have reached the server.
+/// Withdraws each open form whose call does not go on in this attempt, so that no answer is taken that no server gets.
+/// Tells the person who was asked, also one whose answer came before the interruption and may not have reached the
+/// server.
 ///
 /// # Errors
 /// The store does not answer.
@@ -19,7 +20,8 @@ use super::TurnJob;
 /// # Cancel safety
 /// If the future is dropped, the next attempt ends the rest. A person may be told twice.
 pub(super) async fn end_lost(delegate: &ChatDelegate, context: &LoopContext, job: &TurnJob) -> Result<(), LoopError> {
-    if job.progress.attempt < 2 {
+    // A turn that is stopped has no briefing, so its tools say nothing about its calls.
+    if job.progress.attempt < 2 || job.run.control.cancel.is_cancelled() {
         return Ok(());
     }
     let wait = delegate.core.journal.wait();
@@ -34,14 +36,18 @@ pub(super) async fn end_lost(delegate: &ChatDelegate, context: &LoopContext, job
     let (go_on, mut untold): (HashSet<CallId>, HashSet<CallId>) = (ids(go_on), ids(lost));
     // An open form is the last one of its call.
     for asked in forms.iter().rev().filter(|asked| !go_on.contains(&asked.call_id)) {
-        let was_open = match asked.state {
-            // An answer that has come since this was read counts as one before.
-            ApprovalState::Waiting => wait.until_stored(|| withdraw(asked, job)).await?,
+        let is_open = match asked.state {
+            ApprovalState::Waiting => true,
             ApprovalState::Used => false,
             _ => continue,
         };
-        if untold.remove(&asked.call_id) || asked.state == ApprovalState::Waiting {
-            wait.until_stored(|| tell(asked, was_open, job)).await?;
+        // Before the withdrawal, after which no attempt would find the form open.
+        if untold.remove(&asked.call_id) || is_open {
+            wait.until_stored(|| tell(asked, is_open, job)).await?;
+        }
+        // An answer that has come since the forms were read counts as one before.
+        if is_open && !wait.until_stored(|| withdraw(asked, job)).await? {
+            wait.until_stored(|| tell(asked, false, job)).await?;
         }
     }
     Ok(())

@@ -52,7 +52,6 @@ pub(super) async fn work(
         post.elsewhere = background.job.creator.authority == Authority::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core).await?);
-    Box::pin(forms::end_lost(delegate, context, job)).await?;
     if let Some(end) = restore(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }
@@ -159,6 +158,8 @@ async fn carry_out(
             return Ok(LoopOutcome::Stopped(end));
         }
     }
+    // The tools of the briefing decide which calls go on.
+    Box::pin(forms::end_lost(delegate, context, job)).await?;
     if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.request.work {
         let read = || routines::lightweight_task(&job.services.routines, id);
         return match delegate.core.journal.wait().until_stored(read).await? {

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, ApprovalFilter, ApprovalRequest, ApprovalState, ApprovalStore, Body, Outbound, PrincipalRole, RunId, RunStatus,
+    Ack, ApprovalFilter, ApprovalRequest, ApprovalState, ApprovalStore, Body, Control, Outbound, PrincipalRole, RunId,
+    RunStatus,
 };
 use belay_testkit::scripted_model::Scripted;
 use serde_json::json;
@@ -91,6 +92,26 @@ async fn a_plain_answer_to_a_subagent_of_another_node_counts() {
         assert_eq!(answered(&b, word).await, said, "{word}");
         assert_eq!(cluster.reply(asking).await, "done", "{word}");
         assert_eq!((bell.calls.load(Ordering::SeqCst), cluster.runs().await), (calls, 1), "{word}");
+        a.agent.shut_down().await;
+        b.agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_form_promises_only_what_its_node_knows() {
+    for (elsewhere, said) in [(true, "if its call can go on"), (false, "Answered. The server gets these values.")] {
+        let cluster = cluster(&Arc::new(TestTool::named("form").of_server("files")));
+        let a = cluster.node("a", [Scripted::call("form", json!({})), Scripted::text("done")]).await;
+        let b = cluster.node("b", []).await;
+        let asking = asks(&a, "go").await;
+        let approval = waiting(&cluster, 1).await.remove(0).id;
+        let values = json!({ "size": "m" }).as_object().cloned().expect("an object");
+        let at = if elsewhere { &b } else { &a };
+        let Ack::Command(reply) = at.agent.one.control(Control::FillIn { approval, values }).await else {
+            panic!("it waits")
+        };
+        assert!(reply.reply.contains(said), "{reply:?}");
+        assert_eq!(cluster.reply(asking).await, "done");
         a.agent.shut_down().await;
         b.agent.shut_down().await;
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use belay_protocol::{
     Ack, ApprovalId, ApprovalState, Control, Decided, MessageBody, RunStatus, StopReason, ToolStatus,
@@ -77,6 +78,26 @@ async fn a_form_whose_call_cannot_go_on_ends_and_its_person_and_a_late_answer_ar
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_person_is_told_that_a_form_has_ended_before_it_is_withdrawn() {
+    let (mut setup, store) = faulty(asks());
+    setup.tools.push(Arc::new(once()));
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "go").await;
+    agent.one.next().await;
+    agent.crash().await;
+    store.plan().every(StoreOp::Withdraw, Fault::Fail);
+    let next = setup.next_boot(ScriptedModel::new([Scripted::text("who knows")]));
+    let mut agent = next.start().await;
+    let line = agent.one.next().await;
+    assert!(line.contains("has ended without an answer"), "{line}");
+    assert_eq!(states(&next).await, [ApprovalState::Waiting]);
+    store.plan().clear();
+    while agent.one.next().await != "who knows" {}
+    assert_eq!(states(&next).await, [ApprovalState::Withdrawn]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_form_whose_call_goes_on_is_shown_again_and_a_text_fills_it_in() {
     let setup = Setup::new(asks()).tool(TestTool::named("form").of_server("files"));
     let mut agent = setup.start().await;
@@ -94,6 +115,23 @@ async fn a_form_whose_call_goes_on_is_shown_again_and_a_text_fills_it_in() {
     assert_eq!(agent.one.next().await, "done");
     assert_eq!(results(&agent), [(ToolStatus::Success, r#"Given({"size": String("m")})"#.to_owned())]);
     assert_eq!(states(&next).await, [ApprovalState::Used], "nobody is asked twice");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_that_expired_during_the_downtime_is_not_shown_again() {
+    let setup = Setup::new(asks()).tool(TestTool::named("form").of_server("files"));
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "go").await;
+    agent.one.next().await;
+    let asked = requests(&setup).await.remove(0);
+    agent.crash().await;
+    let next = setup.next_boot(ScriptedModel::new([Scripted::text("done")]));
+    let left = asked.expires_at.0 - asked.asked_at.0;
+    next.clock.forward(Duration::from_millis(u64::try_from(left).expect("it expires later")));
+    let mut agent = next.start().await;
+    assert_eq!(agent.one.next().await, "done", "the question is not shown");
+    assert_eq!(states(&next).await, [ApprovalState::Expired]);
     agent.shut_down().await;
 }
 
@@ -121,7 +159,7 @@ async fn an_answer_before_its_call_goes_on_says_so_and_reaches_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_has_kept_its_round_goes_on_once_with_the_answer() {
-    for (crashes, restarts) in [(true, 1), (false, 1), (false, 2)] {
+    for (crashes, restarts) in [(true, 1), (false, 1), (false, 2), (false, 6)] {
         let form = once().keeping();
         let calls = form.calls.clone();
         let mut setup = Setup::new(asks()).tool(form);

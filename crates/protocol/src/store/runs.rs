@@ -35,6 +35,10 @@ pub trait RunStore: Send + Sync {
     /// `AwaitingApproval` and event `approval_requested`, in one commit. Committed.
     async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError>;
 
+    /// Takes the last attempt at a running run back, because a shutdown suspends it while it waits for a person. The
+    /// first attempt stays counted, so that the run is known as begun; any other run is unchanged. Committed.
+    async fn suspend_run(&self, lease: &Lease, run: RunId) -> Result<(), StoreError>;
+
     /// Ends runs in one commit, each exactly once. For each run: remaining messages, end, usage, outbox row, event
     /// `run_ended`, thread state; open approval requests are withdrawn. A run that has ended already is unchanged.
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError>;

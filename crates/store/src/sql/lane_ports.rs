@@ -91,6 +91,11 @@ impl RunStore for SqlStore {
         self.write(Committed, move |tx| runs::start_together(tx, &lease, &together)).await
     }
 
+    async fn suspend_run(&self, lease: &Lease, run: RunId) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| runs::suspend_run(tx, &lease, run)).await
+    }
+
     async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(Committed, move |tx| approvals::pause_run(tx, &lease, &paused))

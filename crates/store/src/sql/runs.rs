@@ -50,6 +50,16 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
     append_events(tx, &[NewEvent { at, session: Some(lease.session.clone()), run_id: Some(run), kind }])
 }
 
+pub(super) fn suspend_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId) -> Done<()> {
+    lane(tx, lease)?;
+    tx.exec(
+        "UPDATE runs SET attempt = attempt - 1
+         WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND status = 'running' AND attempt > 1",
+        params![run.as_uuid(), lease.session.as_str()],
+    )?;
+    Ok(())
+}
+
 pub(super) fn start_together(tx: &mut Tx<'_>, lease: &Lease, together: &CollectedStart) -> Done<()> {
     lane(tx, lease)?;
     let sql = "UPDATE runs SET text = ?3, provenance = ?4

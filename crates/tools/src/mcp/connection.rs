@@ -124,7 +124,7 @@ impl Connection {
         }
         let notices = Arc::new(Notices::default());
         let opener = Opener { server, starter, run, generation, watch: &watch, notices: &notices };
-        let open = Box::pin(opener.open()).await.map_err(|trouble| trouble.after(notices.refused_early()))?;
+        let open = Box::pin(opener.open()).await.map_err(|trouble| trouble.after(notices.take_early()))?;
         let peer = open.service.peer().clone();
         let revision = peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
         let connection = Self {
@@ -183,7 +183,7 @@ impl Connection {
     async fn list(&self) -> Result<(Vec<Listed>, Option<Duration>), ServerError> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;
         let listed = listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)));
-        listed.map_err(|trouble| trouble.after(self.notices.refused_early()))
+        listed.map_err(|trouble| trouble.after(self.notices.take_early()))
     }
 
     /// The tools, and how long the server lets the list count.
@@ -255,8 +255,8 @@ impl Connection {
         silent(what, limit, &self.watch)
     }
 
-    /// Calls a tool, as a task if the server and the tool allow that. `begun`: the round of an earlier attempt, with which the
-    /// call goes on.
+    /// Calls a tool, as a task if the server and the tool allow that. `begun`: the round of an earlier attempt, with
+    /// which the call goes on.
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.

@@ -74,16 +74,18 @@ impl Notices {
         self.lock_refused().count
     }
 
-    /// The last request that was refused since this number of them, or else the last question that came while no call was in
-    /// progress, as of a server that wants to know something before its first call; `None`: nothing.
+    /// The last request that was refused since this number of them, or else the last question that came while no call
+    /// was in progress, as of a server that wants to know something before its first call; `None`: nothing. Asked at
+    /// the end of a call: that question has to do with no later one.
     pub(super) fn refused_since(&self, count: u64) -> Option<String> {
-        let refused = self.lock_refused();
-        if refused.count > count { Some(refused.last.clone()) } else { refused.early.clone() }
+        let mut refused = self.lock_refused();
+        let early = refused.early.take();
+        if refused.count > count { Some(refused.last.clone()) } else { early }
     }
 
-    /// The last question that came while no call was in progress.
-    pub(super) fn refused_early(&self) -> Option<String> {
-        self.lock_refused().early.clone()
+    /// Takes the last question that came while no call was in progress, to report it.
+    pub(super) fn take_early(&self) -> Option<String> {
+        self.lock_refused().early.take()
     }
 
     /// A call begins; it has ended when the value is dropped.
@@ -141,7 +143,8 @@ impl Notices {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request that is refused. Returns whether it is the first question that came while no call was in progress.
+    /// Notes a request that is refused. Returns whether it is the first question that came while no call was in
+    /// progress.
     fn refuse(&self, asked: String, is_question: bool) -> bool {
         let is_early = is_question && self.asking().err() == Some(NO_CALL);
         let mut refused = self.lock_refused();
@@ -278,6 +281,16 @@ fn asked(request: &ServerRequest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_between_two_calls_is_reported_once() {
+        let notices = Notices::default();
+        assert!(notices.refuse("an answer".into(), true));
+        let count = notices.refused();
+        let reported = notices.refused_since(count);
+        assert_eq!(reported.as_deref(), Some("an answer while none of its tools was called"));
+        assert_eq!((notices.refused_since(count), notices.take_early()), (None, None));
+    }
 
     #[test]
     fn a_question_belongs_to_no_call_that_is_over() {

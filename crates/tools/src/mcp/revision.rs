@@ -104,8 +104,8 @@ pub(super) fn is_known(revision: &ProtocolVersion) -> bool {
 }
 
 /// Opens a connection. `patience`: how long a server may leave `server/discover` without an answer before it is asked by
-/// `initialize` too; `None`: for ever. Then the first of the two answers counts. `refuse` makes the error for a request of the
-/// server meanwhile.
+/// `initialize` too; `None`: for ever. Then the first of the two answers counts. `refuse` makes the error for a request
+/// of the server meanwhile.
 ///
 /// # Errors
 /// Those of the SDK.

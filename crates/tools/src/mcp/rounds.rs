@@ -1,8 +1,8 @@
 //! Calls that wait for a person between two requests: what they keep, and how they go on after a restart.
 //!
 //! Only 2026-07-28 allows that. Its server ends a request with what it wants to know, carries out nothing of the call
-//! meanwhile, and takes the answers with a new request. In the older revisions a question is a part of the running request,
-//! which ends with its connection.
+//! meanwhile, and takes the answers with a new request. In the older revisions a question is a part of the running
+//! request, which ends with its connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,7 +41,8 @@ pub(super) struct Begun {
 }
 
 impl Round {
-    /// The handle that an earlier attempt at a call has kept; `None`: it is none of a call of this tool that asks a person.
+    /// The handle that an earlier attempt at a call has kept; `None`: it is none of a call of this tool that asks a
+    /// person.
     pub(super) fn found(server: &str, tool: &str, kept: &Value) -> Option<Self> {
         let round: Self = serde_json::from_value(kept.clone()).ok()?;
         (round.server == server && round.tool == tool).then_some(round)
@@ -71,8 +72,8 @@ impl<'a> Rounds<'a> {
         Self { server, tool, handle, is_kept: AtomicBool::new(false) }
     }
 
-    /// Keeps a round before its person is asked. One that is too large is not kept, and then a restart ends the call with an
-    /// unknown outcome.
+    /// Keeps a round before its person is asked. One that is too large is not kept, and then a restart ends the call
+    /// with an unknown outcome.
     pub(super) async fn asks(&self, begun: Begun) {
         if begun.input.has_questions() {
             let is_kept = self.keep(Stage::Asking(Box::new(begun))).await;
@@ -80,8 +81,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Notes that the answers of the last round are about to be sent: from now on the call is never sent again. If the store
-    /// fails at this moment and the daemon then crashes, the server gets the answers twice, with the same state.
+    /// Notes that the answers of the last round are about to be sent: from now on the call is never sent again. If the
+    /// store fails at this moment and the daemon then crashes, the server gets the answers twice, with the same state.
     pub(super) async fn sends(&self) {
         if self.is_kept.swap(false, Ordering::SeqCst) {
             self.keep(Stage::Sent).await;

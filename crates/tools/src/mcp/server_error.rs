@@ -140,8 +140,8 @@ impl ServerError {
         }
     }
 
-    /// The error of a server that asked for this while none of its tools was called. Only an error that the refusal may have
-    /// caused changes.
+    /// The error of a server that asked for this while none of its tools was called. Only an error that the refusal may
+    /// have caused changes.
     pub(super) fn after(self, asked: Option<String>) -> Self {
         match asked {
             Some(asked) if self.is_odd() => Self::AskedEarly { asked, then: Box::new(self) },

@@ -147,7 +147,9 @@ impl McpTool {
                 let handle = Handle::of(&self.server, &self.offer.tool, &task, lease.connection())?;
                 return self.follow(handle, Some((lease, task)), &elicitor, context).await;
             }
-            Err(ServerError::Error(message)) if !lease.connection().has_initialize() && needs_older(&message) => {
+            Err(ServerError::Error(message) | ServerError::Refused { message, .. })
+                if !lease.connection().has_initialize() && needs_older(&message) =>
+            {
                 self.server.spoken().need_older();
                 lease.connection().leave();
                 return Err(ServerError::AsksInOlder(message));
@@ -284,7 +286,9 @@ impl Tool for McpTool {
 
     async fn abandon(&self, handle: &Value) -> bool {
         if Round::found(self.server.name(), &self.offer.tool, handle).is_some() {
-            return true; // between two requests the server works on nothing
+            // While the person is asked, no request is open. After the answers the server may work on the last one, and
+            // the next connection has no request of it to cancel.
+            return true;
         }
         let Ok(handle) = Handle::found(&self.server, &self.offer.tool, handle) else { return false };
         abandon(&self.server, &self.sessions, &handle).await;

@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
 /// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
-/// hours and says so each minute, `form` asks a person to fill in a form, as its second question if its world is `second`,
-/// `task` keeps a handle, says so in its world and waits; continued, it ends at once, or waits if its
-/// world is `stuck`, and its world has what it was told to abandon.
+/// hours and says so each minute, `form` asks a person to fill in a form, as its second question if its world is
+/// `second`, `task` keeps a handle, says so in its world and waits; continued, it ends at once, or waits if its world
+/// is `stuck`, and its world has what it was told to abandon.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,

@@ -16,8 +16,8 @@ const GUIDE: &str = include_str!("../../../../../docs/guide/programs.md");
 /// The heading of the table.
 const HEADING: &str = "### Fields of a chat completion";
 
-/// The fields of `CompletionCreateParams` of openai 3.57.0, what the guide calls their treatment, and a value that is not
-/// their default. `tests/clients/openai_client.py` compares the names with those of the installed package.
+/// The fields of `CompletionCreateParams` of openai 3.57.0, what the guide calls their treatment, and a value that is
+/// not their default. `tests/clients/openai_client.py` compares the names with those of the installed package.
 fn fields() -> Vec<(&'static str, &'static str, Value)> {
     let schema = json!({"type": "json_schema", "json_schema": {"name": "sum", "schema": {"type": "object"}}});
     let one = json!({"type": "function", "function": {"name": "weather"}});

@@ -401,7 +401,7 @@ def call(message):
             time.sleep(0.02)
         send({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": FORM}})
     else:
-        say(message, "no size", isError=count == 2)
+        say(message, "no size", isError=count in (2, 3))
 serve([tool("t")], call=call, on={{None: lambda message: note(message["error"]["message"])}})
 "#
     );
@@ -417,6 +417,8 @@ serve([tool("t")], call=call, on={{None: lambda message: note(message["error"]["
         failure.contains("(elicitation/create) while none of its tools was called") && failure.contains("no size"),
         "{failure}"
     );
+    let failure = run.failure(&tool, json!({})).await;
+    assert!(!failure.contains("asked for") && failure.contains("no size"), "it was told before: {failure}");
     assert_eq!(run.text(&tool, json!({})).await, "no size", "a call that works needs no word of it");
     assert!(person.asked().is_empty());
     bench.sessions.close().await;

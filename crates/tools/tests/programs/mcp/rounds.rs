@@ -1,5 +1,5 @@
-//! Calls that ask a person and are interrupted: in the new revision they go on with the same round, and in no other case is a
-//! call made twice.
+//! Calls that ask a person and are interrupted: in the new revision they go on with the same round, and in no other
+//! case is a call made twice.
 
 use std::sync::{Arc, Mutex};
 
@@ -148,7 +148,10 @@ async fn answers_that_may_have_been_sent_are_never_sent_again_unless_the_call_ma
             assert!(text.contains("outcome of the call is unknown"), "{text}");
             assert_eq!((person.asked().len(), bench.notes().len()), (0, 2));
         }
-        assert!(tool.abandon(&sent).await, "there is nothing to end at the server");
+        assert!(
+            tool.abandon(&sent).await,
+            "no request is left that could be cancelled, whether or not the server still works"
+        );
         bench.sessions.close().await;
     }
 }
