@@ -254,8 +254,8 @@ impl Archive for SqlStore {
         let session = session.clone();
         self.write(Committed, move |tx| match &change {
             SessionChange::Title(title) => titles::set(tx, &session, title.as_deref()),
-            SessionChange::Hide => archive::hide(tx, &session),
-            SessionChange::Show => archive::show(tx, &session),
+            SessionChange::Hide => archive::set_hidden(tx, &session, true),
+            SessionChange::Show => archive::set_hidden(tx, &session, false),
         })
         .await
     }
