@@ -29,7 +29,7 @@ impl Lane {
 
     /// Leaves the session out of lists. It is stored before the lane accepts a later message, which lists it again.
     pub(super) async fn hide(&self) -> Result<CommandResult, LeaseLost> {
-        match self.services.store.archive.change_session(&self.lease.session, SessionChange::Hide).await {
+        match self.services.store.archive.change_session(&self.lease.session, SessionChange::hidden(true)).await {
             Ok(()) => Ok(Ok("Hidden: lists leave this conversation out. Your next message shows it again.".into())),
             Err(error) => unchanged(&error),
         }

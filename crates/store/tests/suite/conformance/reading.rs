@@ -301,9 +301,9 @@ async fn a_hidden_session_is_listed_again_by_its_next_message(store: Shared) {
     };
     let (s, t) = (("s".to_owned(), false), ("t".to_owned(), false));
     let is_hidden = [("s".to_owned(), true)];
-    store.change_session(&"none".into(), SessionChange::Hide).await.unwrap();
+    store.change_session(&"none".into(), SessionChange::hidden(true)).await.unwrap();
     assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]));
-    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::hidden(true)).await.unwrap();
     assert_eq!((listed(false).await, listed(true).await), (vec![t.clone()], is_hidden.to_vec()));
     // Neither the end of its run nor a message elsewhere shows it.
     store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
@@ -316,8 +316,8 @@ async fn a_hidden_session_is_listed_again_by_its_next_message(store: Shared) {
     store.finish_runs(&lease, vec![finished(next, "done")]).await.unwrap();
     store.search(SearchQuery { words: "hi".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]), "its end is indexed");
-    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
-    store.change_session(&"s".into(), SessionChange::Show).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::hidden(true)).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::hidden(false)).await.unwrap();
     assert!(listed(false).await.contains(&s), "it is shown again");
 }
 
@@ -326,7 +326,7 @@ async fn a_hidden_session_is_listed_again_after_newer_runs_were_deleted(store: S
     turn(&*store, &lease, "hi").await;
     let other = open(&*store, "t").await.lease;
     turn(&*store, &other, "the newest run").await;
-    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::hidden(true)).await.unwrap();
     // The numbers of the deleted runs may be given again.
     store.delete_session(&other, at(3_000)).await.unwrap();
     assert!(store.session(&"s".into()).await.unwrap().unwrap().hidden);
