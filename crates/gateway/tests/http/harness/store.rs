@@ -57,7 +57,8 @@ impl FakeStore {
         std::mem::take(&mut *self.changes.lock().unwrap())
     }
 
-    fn change(&self, session: &SessionKey, change: SessionChange) {
+    /// Changes how lists show a session.
+    pub(crate) fn change(&self, session: &SessionKey, change: SessionChange) {
         if let Some(hidden) = change.hidden {
             let mut all = self.hidden.lock().unwrap();
             all.retain(|key| key != session);
