@@ -67,7 +67,7 @@ impl Follow {
         self.ended.contains(&run)
     }
 
-    /// What a run does now, as far as its events tell it; `None`: it has ended, or no event of it has come.
+    /// The state of a run, as far as its events tell it; `None`: it has ended, or no event of it has come.
     pub(in crate::client) fn state(&self, run: RunId) -> Option<LiveState> {
         self.runs.get(&run).map(|run| run.state.clone())
     }
