@@ -29,6 +29,17 @@ pub(in crate::client) enum Step {
     Over(RunId),
 }
 
+impl Step {
+    /// The run that it belongs to, as far as it is known.
+    pub(in crate::client) fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Live(run, _) | Self::Asked(run, _) | Self::Over(run) => Some(*run),
+            Self::Message(run, _) => *run,
+            Self::File { .. } => None,
+        }
+    }
+}
+
 /// Reads the events of a session in their order, over any number of connections. Nothing is shown twice.
 #[derive(Debug, Default)]
 pub(in crate::client) struct Follow {
