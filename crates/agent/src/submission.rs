@@ -152,7 +152,8 @@ pub enum ThreadCommand {
     Summarize,
     /// `/loops on|off`: enables or disables loop detection. Takes effect at once, also in the running turn.
     Loops(bool),
-    /// `/hide`: leaves the session out of lists until its next message; operators only. Acts at once, also during a turn.
+    /// `/hide`: leaves the session out of lists until its next message; operators only. Acts at once, also during a
+    /// turn.
     Hide,
     /// Deletes the whole session. Only programs of operators request it; there is no command word for it.
     Delete,

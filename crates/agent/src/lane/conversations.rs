@@ -1,5 +1,5 @@
-//! `/sessions`, `/resume` and `/hide`: the conversations of a session in lists. A lane reads only its own session, so nobody sees the
-//! conversations of another one.
+//! `/sessions`, `/resume` and `/hide`: the conversations of a session in lists. A lane reads only its own session, so
+//! nobody sees the conversations of another one.
 
 use belay_protocol::{ConversationSummary, IdPrefix, SessionChange, ThreadEdit, UnixMillis};
 

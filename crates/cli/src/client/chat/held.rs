@@ -7,8 +7,8 @@ use super::follow::Step;
 /// Most steps that wait. 256: a second of events. While they are that many, no event is read.
 const STEPS_MAX: usize = 256;
 
-/// Keeps the end of an answered run, and the later steps of runs, until its figures are known: the terminal shows one run
-/// at a time. Notices do not wait.
+/// Keeps the end of an answered run, and the later steps of runs, until its figures are known: the terminal shows one
+/// run at a time. Notices do not wait.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     is_asked: bool,
