@@ -17,7 +17,6 @@
 //! - [`drain`]: what happens to running turns at the end of the daemon
 //! - [`cluster`]: lanes that come from other nodes, and go to them
 //! - [`orders`]: stops on all nodes
-//! - [`hiding`]: leaves a conversation out of lists
 //! - [`people`]: requests about people
 //! - [`watch`]: detects stuck runs
 
@@ -30,7 +29,6 @@ mod drain;
 mod freeze;
 mod guards;
 mod help;
-mod hiding;
 mod input;
 mod keys;
 mod look_ups;

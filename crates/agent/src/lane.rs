@@ -313,6 +313,7 @@ impl Lane {
             LaneOrder::Plan(_) | LaneOrder::Goal(_) => Ok(Err(Undone::Refused(format!("{word} is not possible now.")))),
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await,
             LaneOrder::Thread(ThreadCommand::List) => Ok(self.list_conversations().await),
+            LaneOrder::Thread(ThreadCommand::Hide) => self.hide().await,
             LaneOrder::Thread(_) if self.state.compacting().is_some() => {
                 let why =
                     format!("This conversation is being compacted. Send /stop first, or repeat {word} in a moment.");

@@ -96,8 +96,6 @@ pub enum Command {
     Routine(RoutineCommand),
     /// `/memory` `/forget ID`: lists the notes of the person, or of the group in a group, and deletes one.
     Memory(MemoryCommand),
-    /// `/hide`: leaves the conversation out of lists until its next message.
-    Hide,
     /// `/pair CODE`: admits a stranger; operators only.
     People(PeopleRequest),
     /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: jobs.
@@ -154,6 +152,9 @@ pub enum ThreadCommand {
     Summarize,
     /// `/loops on|off`: enables or disables loop detection. Takes effect at once, also in the running turn.
     Loops(bool),
+    /// `/hide`: leaves the session out of lists until its next message; operators only. Acts at once, also during a
+    /// turn.
+    Hide,
     /// Deletes the whole session. Only programs of operators request it; there is no command word for it.
     Delete,
 }
@@ -349,7 +350,7 @@ pub fn parse(text: &str) -> Submission {
             Some(id) => Command::Thread(ThreadCommand::Resume(id)),
             None => Command::Usage(RESUME_USAGE.into()),
         },
-        "/hide" => Command::Hide,
+        "/hide" => Command::Thread(ThreadCommand::Hide),
         "/pair" => {
             argument.map_or(Command::Usage(PAIR_USAGE.into()), |code| Command::People(PeopleRequest::Pair { code }))
         }
@@ -536,7 +537,7 @@ mod tests {
             ("/resume", command(Command::Usage(RESUME_USAGE.into()))),
             ("/resume garden", command(Command::Usage(RESUME_USAGE.into()))),
             ("/fork", command(Command::Thread(ThreadCommand::Fork))),
-            ("/hide", command(Command::Hide)),
+            ("/hide", command(Command::Thread(ThreadCommand::Hide))),
             ("/memory", command(Command::Memory(MemoryCommand::List))),
             ("/Forget@MyBot 7", command(Command::Memory(MemoryCommand::Forget(7)))),
             ("/forget", command(Command::Usage(FORGET_USAGE.into()))),

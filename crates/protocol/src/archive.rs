@@ -28,7 +28,7 @@ pub trait Archive: Send + Sync {
     /// The conversations of a session, oldest first; empty if there is no such session.
     async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError>;
 
-    /// Changes how lists show a session. Committed. Without such a session, nothing changes.
+    /// Changes how lists show a session, as a whole or not at all. Committed. Without such a session, nothing changes.
     async fn change_session(&self, session: &SessionKey, change: SessionChange) -> Result<(), StoreError>;
 
     /// The messages of a conversation after a position, oldest first, at most `limit`. Undone and cleared messages are
@@ -58,16 +58,25 @@ pub trait Archive: Send + Sync {
     async fn shrink(&self, pages: u32) -> Result<(), StoreError>;
 }
 
-/// A change of how lists show a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SessionChange {
-    /// Gives its current conversation this title. `None`: its first words are its title again, until a model writes
-    /// one.
-    Title(Option<String>),
-    /// Leaves it out of lists until its next message.
-    Hide,
-    /// Lists it again.
-    Show,
+/// A change of how lists show a session. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionChange {
+    /// Gives its current conversation this title. Empty: its first words are its title again, until a model writes one.
+    pub title: Option<String>,
+    /// Whether lists leave it out until its next message.
+    pub hidden: Option<bool>,
+}
+
+impl SessionChange {
+    /// A new title, or none of its own if it is empty.
+    pub fn title(title: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), ..Self::default() }
+    }
+
+    /// Leaves the session out of lists until its next message, or lists it again.
+    pub fn hidden(hidden: bool) -> Self {
+        Self { hidden: Some(hidden), ..Self::default() }
+    }
 }
 
 /// Deletes the data that is too old by the settings.

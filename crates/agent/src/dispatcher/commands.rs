@@ -46,6 +46,9 @@ impl Dispatcher {
                      summary of it."
                     .to_owned(),
             ),
+            Command::Thread(ThreadCommand::Hide) if !inbound.principal.is_operator() => {
+                Err(operators_only("hide a conversation from lists").to_string())
+            }
             // A compaction asks the model.
             Command::Thread(ThreadCommand::Compact(_)) if self.is_frozen(&inbound) => {
                 Err("Everything here is frozen; repeat this after the thaw.".to_owned())
@@ -88,7 +91,6 @@ impl Dispatcher {
                 return Flow::Continue;
             }
             Command::Memory(command) => return self.memory_command(command, word, sent, inbound, ack),
-            Command::Hide => return self.hide_command(word, sent, inbound, ack),
             Command::People(request) => {
                 self.people_command(request, word, sent, inbound, ack);
                 return Flow::Continue;

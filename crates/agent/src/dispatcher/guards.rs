@@ -363,7 +363,6 @@ fn stores_its_key(command: &Command) -> bool {
             | Command::Routine(_)
             | Command::Tools(_)
             | Command::Memory(_)
-            | Command::Hide
             | Command::People(_)
     )
 }

@@ -1,9 +1,9 @@
-//! `/sessions` and `/resume`: the earlier conversations of a session. A lane reads only its own session, so nobody sees the
-//! conversations of another one.
+//! `/sessions`, `/resume` and `/hide`: the conversations of a session in lists. A lane reads only its own session, so
+//! nobody sees the conversations of another one.
 
-use belay_protocol::{ConversationSummary, IdPrefix, ThreadEdit, UnixMillis};
+use belay_protocol::{ConversationSummary, IdPrefix, SessionChange, ThreadEdit, UnixMillis};
 
-use super::{CommandResult, Lane, LeaseLost, Undone};
+use super::{CommandResult, Lane, LeaseLost, Undone, unchanged};
 
 /// The most conversations in a list. 20: they fit a screen. `/resume` finds older ones too.
 const LISTED: u32 = 20;
@@ -25,6 +25,14 @@ impl Lane {
         let now = self.services.clock.now();
         let lines: Vec<String> = found.iter().map(|conversation| line(conversation, now)).collect();
         Ok(format!("{}\n\n/resume ID continues an earlier one.", lines.join("\n")))
+    }
+
+    /// Leaves the session out of lists. It is stored before the lane accepts a later message, which lists it again.
+    pub(super) async fn hide(&self) -> Result<CommandResult, LeaseLost> {
+        match self.services.store.archive.change_session(&self.lease.session, SessionChange::hidden(true)).await {
+            Ok(()) => Ok(Ok("Hidden: lists leave this conversation out. Your next message shows it again.".into())),
+            Err(error) => unchanged(&error),
+        }
     }
 
     /// Makes the conversation whose id has this prefix the active one.

@@ -199,9 +199,8 @@ async fn a_session_of_one_request_goes_a_day_after_its_last_use_unless_something
 
 #[tokio::test(start_paused = true)]
 async fn a_hidden_conversation_leaves_the_lists_until_its_next_message() {
-    let setup = Setup::new(ScriptedModel::new(vec![Scripted::text("one"), Scripted::text("two")]));
+    let setup = Setup::new(ScriptedModel::new(["one", "two", "three"].map(Scripted::text)));
     let mut agent = setup.start().await;
-    assert!(agent.one.command("alice", "/hide").await.starts_with("Nothing was said here yet"));
     let listed = async |hidden: bool| {
         let filter = SessionFilter { hidden, ..SessionFilter::lasting(9) };
         setup.store.sessions.sessions(filter).await.expect("readable").len()
@@ -211,5 +210,27 @@ async fn a_hidden_conversation_leaves_the_lists_until_its_next_message() {
     assert_eq!((listed(false).await, listed(true).await), (0, 1));
     assert_eq!(agent.one.ask("alice", "hello again").await, "two");
     assert_eq!((listed(false).await, listed(true).await), (1, 0));
+    // A message that follows at once.
+    let (hidden, accepted) = tokio::join!(agent.one.text("alice", "/hide"), agent.one.text("alice", "and again"));
+    assert!(matches!(hidden, Ack::Command(reply) if reply.reply.starts_with("Hidden:")));
+    assert!(matches!(accepted, Ack::Accepted(_)), "{accepted:?}");
+    let mut delivered = [agent.one.next().await, agent.one.next().await];
+    delivered.sort();
+    assert!(delivered[0].starts_with("Hidden:") && delivered[1] == "three", "{delivered:?}");
+    assert_eq!((listed(false).await, listed(true).await), (1, 0));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_operators_hide_a_conversation() {
+    let setup = Setup::new(ScriptedModel::new([Scripted::text("one")]));
+    let mut agent = setup.start().await;
+    assert_eq!(agent.one.ask("alice", "hello").await, "one");
+    let Ack::Command(said) = agent.one.text_as("alice", PrincipalRole::Client, "/hide").await else {
+        panic!("it is answered")
+    };
+    assert_eq!((said.refused, &*said.reply), (true, "Only an operator may hide a conversation from lists."));
+    let hidden = SessionFilter { hidden: true, ..SessionFilter::lasting(9) };
+    assert_eq!(setup.store.sessions.sessions(hidden).await.expect("readable"), []);
     agent.shut_down().await;
 }

@@ -2,6 +2,7 @@
 
 mod figures;
 pub(super) mod follow;
+mod held;
 mod lists;
 mod plan;
 
@@ -19,8 +20,8 @@ use belay_program::signals::{OnHangup, SignalWatch};
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Accepted, Ack, AckSender, ApprovalId, ApprovalKind, Body, Channel, ChannelId, CommandReply, Envelope, LiveNews,
-    Outbound, Partial, Question, Refusal, ReplyRoute, RunId, RunRecord, RunStatus, RunWatch, SessionKey, Streaming,
-    UnixMillis, WaitingFor,
+    LiveState, Outbound, Partial, Question, Refusal, ReplyRoute, RunId, RunRecord, RunStatus, RunWatch, SessionKey,
+    Streaming, UnixMillis, WaitingFor,
 };
 use belay_text::question::{about_call, fence, shown_line};
 use futures_util::StreamExt;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::follow::{Follow, Step};
+use self::held::{Held, Next};
 use self::lists::DaemonLists;
 use super::approvals::{how_to_answer, waits_for};
 use super::events::Events;
@@ -72,8 +74,10 @@ pub async fn chat(args: &ChatArgs, commands: Vec<&'static str>, env: &Environmen
     // Before the prompt appears: a text that is typed at once must not stand above it. The prompt works without it.
     let _ = terminal.say(&format!("session {session} at {}; /quit leaves", client.place())).await;
     let mut inbound = terminal.start(CancellationToken::new()).await.map_err(cannot)?;
-    let mut chat = Chat { client: &client, session, terminal: &terminal, follow, runs: HashMap::new() };
+    let mut chat =
+        Chat { client: &client, session, terminal: &terminal, follow, held: Held::default(), runs: HashMap::new() };
     let mut sent: FuturesUnordered<Sent<'_>> = FuturesUnordered::new();
+    let mut figures: FuturesUnordered<Figures<'_>> = FuturesUnordered::new();
     let mut stream = Some(events);
     loop {
         tokio::select! {
@@ -82,8 +86,9 @@ pub async fn chat(args: &ChatArgs, commands: Vec<&'static str>, env: &Environmen
                 None => break,
             },
             Some((ack, answer)) = sent.next() => chat.sent(ack, answer).await,
-            event = next_event(&mut stream) => match event {
-                Some(event) => chat.event(&event).await,
+            Some((run, state)) = figures.next() => figures.extend(chat.figures(run, state).await),
+            event = next_event(&mut stream), if !chat.held.is_full() => match event {
+                Some(event) => figures.extend(chat.event(&event).await),
                 None => stream = None,
             },
             () = ended.cancelled() => break,
@@ -96,6 +101,9 @@ pub async fn chat(args: &ChatArgs, commands: Vec<&'static str>, env: &Environmen
 
 /// A message on its way: its acknowledgement, and the daemon's answer to it.
 type Sent<'a> = Pin<Box<dyn Future<Output = (AckSender, Result<Json, Failure>)> + 'a>>;
+
+/// The figures of a run on their way.
+type Figures<'a> = Pin<Box<dyn Future<Output = (RunId, LiveState)> + 'a>>;
 
 /// The next event; `None`: the connection is lost. Pending without a connection.
 async fn next_event(stream: &mut Option<Events>) -> Option<Json> {
@@ -110,6 +118,7 @@ struct Chat<'a> {
     session: &'a str,
     terminal: &'a StdinChannel,
     follow: Follow,
+    held: Held,
     /// The runs that the terminal waits for. Dropping a sender tells it that the run has ended.
     runs: HashMap<RunId, watch::Sender<Option<Arc<RunRecord>>>>,
 }
@@ -173,31 +182,60 @@ impl<'a> Chat<'a> {
         ack.send(command(text(&answer, "/command").to_owned(), summary, text(&answer, "/resumes").parse().ok()));
     }
 
-    async fn event(&mut self, event: &Json) {
-        for step in self.follow.event(event) {
-            match step {
-                Step::Live(run, news) => {
-                    if let (LiveNews::Began, Some(state)) = (&news, self.runs.get(&run)) {
-                        state.send_replace(None); // after a pause
-                    }
-                    if let Streaming::Live(view) = self.terminal.display().streaming {
-                        if news == (LiveNews::Ended { answered: true }) {
-                            let state = figures::of(self.client, self.session, run, self.follow.state(run)).await;
-                            view.show(run, LiveNews::State(state));
-                        }
-                        view.show(run, news);
-                    }
-                }
-                Step::Message(run, message) => self.deliver(run, &message, None).await,
-                Step::File { line, caption } => {
-                    if !caption.is_empty() {
-                        self.deliver(None, &caption, None).await;
-                    }
-                    let _ = self.terminal.say(&line).await; // as in `deliver`
-                }
-                Step::Asked(run, approval) => self.asked(run, approval).await,
-                Step::Over(run) => drop(self.runs.remove(&run)),
+    /// Shows an event. A run that has answered ends when its figures, which are returned on their way, have come.
+    async fn event(&mut self, event: &Json) -> Option<Figures<'a>> {
+        let steps = self.follow.event(event);
+        self.show(steps).await
+    }
+
+    /// Shows the figures of a run, and the steps that have waited for them.
+    async fn figures(&mut self, run: RunId, state: LiveState) -> Option<Figures<'a>> {
+        if let Streaming::Live(view) = self.terminal.display().streaming {
+            view.show(run, LiveNews::State(state));
+        }
+        let mut steps = self.held.release();
+        let later = steps.split_off(steps.len().min(1));
+        for end in steps {
+            self.step(end).await;
+        }
+        self.show(later).await
+    }
+
+    async fn show(&mut self, steps: Vec<Step>) -> Option<Figures<'a>> {
+        let is_live = matches!(self.terminal.display().streaming, Streaming::Live(_));
+        let mut answered = None;
+        for step in steps {
+            let next = if is_live { self.held.take(step) } else { Next::Now(step) };
+            match next {
+                Next::Now(step) => self.step(step).await,
+                Next::Ask(run) => answered = Some(run),
+                Next::Later => {}
             }
+        }
+        let run = answered?;
+        let figures = figures::of(self.client, self.session, run, self.follow.state(run));
+        Some(Box::pin(async move { (run, figures.await) }))
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Live(run, news) => {
+                if let (LiveNews::Began, Some(state)) = (&news, self.runs.get(&run)) {
+                    state.send_replace(None); // after a pause
+                }
+                if let Streaming::Live(view) = self.terminal.display().streaming {
+                    view.show(run, news);
+                }
+            }
+            Step::Message(run, message) => self.deliver(run, &message, None).await,
+            Step::File { line, caption } => {
+                if !caption.is_empty() {
+                    self.deliver(None, &caption, None).await;
+                }
+                let _ = self.terminal.say(&line).await; // as in `deliver`
+            }
+            Step::Asked(run, approval) => self.asked(run, approval).await,
+            Step::Over(run) => drop(self.runs.remove(&run)),
         }
     }
 

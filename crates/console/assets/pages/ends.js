@@ -11,7 +11,7 @@ import { Fold, Go, Loaded, Page, State, Table, Text } from '../lib/ui.js';
 const TIMES = [['hour 24h', '24 hours'], ['hour 48h', '48 hours'], ['hour 168h', '7 days, by hour'], ['day 14d', '14 days'],
   ['day 30d', '30 days'], ['day 90d', '90 days']];
 const SPLITS = [['reason', 'Reason'], ['channel', 'Channel'], ['model', 'Model']];
-/** What each split but that by reason asks for, and how it names an end. */
+/** The query of each split but that by reason, and how it names an end. */
 const PARTS = {
   channel: { query: { channels: true }, head: 'Channel', heading: 'Channels', of: (end) => end.channel },
   model: { query: { models: true }, head: 'Model', heading: 'Models', of: ({ model }) => (model === '' ? 'no model' : model) },

@@ -200,20 +200,18 @@ pub(crate) struct SessionChanges {
 }
 
 impl SessionChanges {
-    fn changes(&self) -> Result<Vec<SessionChange>, ApiError> {
+    fn change(&self) -> Result<SessionChange, ApiError> {
         let title = self.title.as_deref().map(str::trim);
         if title.is_some_and(|title| title.chars().count() > TITLE_MAX || title.contains(char::is_control)) {
             return Err(ApiError::invalid(format!("title: one line of at most {TITLE_MAX} characters")));
         }
         // Other line breaks and hidden characters are no control characters.
-        let title =
-            title.map(|title| plain_line(title, TITLE_MAX)).map(|title| Some(title).filter(|it| !it.is_empty()));
-        let hidden = self.hidden.map(|hidden| if hidden { SessionChange::Hide } else { SessionChange::Show });
-        let changes: Vec<_> = title.map(SessionChange::Title).into_iter().chain(hidden).collect();
-        if changes.is_empty() {
+        let title = title.map(|title| plain_line(title, TITLE_MAX));
+        let change = SessionChange { title, hidden: self.hidden };
+        if change == SessionChange::default() {
             return Err(ApiError::invalid("title or hidden: one of them is needed"));
         }
-        Ok(changes)
+        Ok(change)
     }
 }
 
@@ -224,13 +222,11 @@ pub(crate) async fn change(
     session: VisibleSession,
     JsonBody(body): JsonBody<SessionChanges>,
 ) -> Result<Json<SessionSummary>, ApiError> {
-    let (key, changes) = (session.into_key(), body.changes()?);
+    let (key, change) = (session.into_key(), body.change()?);
     if app.sessions.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
-    for change in changes {
-        app.archive.change_session(&key, change).await?;
-    }
+    app.archive.change_session(&key, change).await?;
     app.sessions.session(&key).await?.map(Json).ok_or_else(|| no_such_session(&key))
 }
 

@@ -1,5 +1,6 @@
 //! Finding, reading out and deleting, over HTTP.
 
+use belay_protocol::{SessionChange, SessionKey};
 use reqwest::Method;
 use serde_json::json;
 
@@ -79,24 +80,32 @@ async fn an_operator_gives_a_conversation_a_title_and_hides_it() {
             harness.client.put(harness.url(&format!("/api/v1/sessions/{session}"))).json(&json!({"title": title}));
         read(request.bearer_auth(token)).await.0
     };
-    for (token, session, title, expected) in [
-        ("operator", "alice", " A title ", 200),
-        ("operator", "alice", "A\u{2028}ti\u{200b}tle\u{202e}", 200), // the store of the harness expects "A title"
-        ("client", "alice", "A title", 403),
-        ("operator", "nobody", "A title", 404),
-        ("operator", "alice", "two\nlines", 422),
-        ("operator", "alice", &"x".repeat(201), 422),
+    let of_alice = |change: SessionChange| (SessionKey::new("alice"), change);
+    let titled = || vec![of_alice(SessionChange::title("A title"))];
+    for (token, session, title, status, expected) in [
+        ("operator", "alice", " A title ", 200, titled()),
+        ("operator", "alice", "A\u{2028}ti\u{200b}tle\u{202e}", 200, titled()),
+        ("operator", "alice", " ", 200, vec![of_alice(SessionChange::title(""))]),
+        ("client", "alice", "A title", 403, vec![]),
+        ("operator", "nobody", "A title", 404, vec![]),
+        ("operator", "alice", "two\nlines", 422, vec![]),
+        ("operator", "alice", &"x".repeat(201), 422, vec![]),
     ] {
-        assert_eq!(rename(token, session, title).await, expected, "{token} {session} {title:?}");
+        assert_eq!(rename(token, session, title).await, status, "{token} {session} {title:?}");
+        assert_eq!(harness.store.take_changes(), expected, "{token} {session} {title:?}");
     }
-    for (body, expected) in [
-        (json!({"hidden": true}), 200),
-        (json!({"hidden": false}), 200),
-        (json!({"hidden": true, "title": "A title"}), 200),
-        (json!({"hidden": "yes"}), 422),
-        (json!({}), 422),
+    let both = SessionChange { hidden: Some(true), ..SessionChange::title("A title") };
+    for (body, status, expected) in [
+        (json!({"hidden": false}), 200, Some(SessionChange::hidden(false))),
+        (json!({"hidden": true, "title": "A title"}), 200, Some(both)),
+        (json!({"hidden": true}), 200, Some(SessionChange::hidden(true))),
+        (json!({"hidden": "yes"}), 422, None),
+        (json!({"hidden": true, "title": "two\nlines"}), 422, None),
+        (json!({}), 422, None),
     ] {
         let request = harness.client.put(harness.url("/api/v1/sessions/alice")).json(&body);
-        assert_eq!(read(request.bearer_auth("operator")).await.0, expected, "{body}");
+        assert_eq!(read(request.bearer_auth("operator")).await.0, status, "{body}");
+        let expected: Vec<_> = expected.into_iter().map(of_alice).collect();
+        assert_eq!(harness.store.take_changes(), expected, "{body}");
     }
 }

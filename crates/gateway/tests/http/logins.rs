@@ -47,7 +47,7 @@ const LOGIN: &str = "/api/v1/mcp/tickets/login";
 
 #[tokio::test]
 async fn an_operator_begins_completes_and_ends_a_login() {
-    let kept = || KeptSecrets::new(Arc::new(FakeArchive), Some(Arc::new(FakeLogins)));
+    let kept = || KeptSecrets::new(Arc::new(FakeArchive::default()), Some(Arc::new(FakeLogins)));
     let harness = Harness::with(|parts| parts.kept = kept()).await;
     let begun =
         json!({ "url": "https://as.example/x", "redirect_uri": "http://127.0.0.1:7/callback", "expires_in_s": 600 });

@@ -12,6 +12,7 @@ use belay_protocol::{
 };
 
 use super::acted_on;
+use super::archive;
 use super::connection::{Connection, Engine, Row};
 use super::edits;
 use super::lane_guard::{self, Guard, Lane, is_held, lane};
@@ -127,6 +128,9 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let Some((last_seen_at, false)) = inserted else { return known(tx, input, digest) };
     if let Some(place) = &input.place {
         node_mail::accepted(tx, place)?;
+    }
+    if lane.hidden {
+        archive::set_hidden(tx, &lease.session, false)?;
     }
     principals::note(tx, input, last_seen_at)?;
     if input.replaces_turn {

@@ -29,28 +29,9 @@ pub(super) fn threads(conn: &Connection, session: &SessionKey) -> Done<Vec<Threa
     )
 }
 
-/// Whether the session `s` is hidden: it was, and has no later run.
-macro_rules! is_hidden {
-    () => {
-        "(s.hidden_at_seq IS NOT NULL
-          AND NOT EXISTS (SELECT 1 FROM runs h WHERE h.indexed = 0 AND h.session = s.session AND h.seq > s.hidden_at_seq)
-          AND NOT EXISTS (SELECT 1 FROM runs h WHERE h.indexed = 1 AND h.session = s.session AND h.seq > s.hidden_at_seq))"
-    };
-}
-pub(super) use is_hidden;
-
-/// Leaves a session out of lists until its next run.
-pub(super) fn hide(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
-    tx.post(
-        "UPDATE sessions SET hidden_at_seq = (SELECT COALESCE(MAX(seq), 0) FROM runs) WHERE session = ?1",
-        params![session.as_str()],
-    )?;
-    Ok(())
-}
-
-/// Lists a session again.
-pub(super) fn show(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
-    tx.post("UPDATE sessions SET hidden_at_seq = NULL WHERE session = ?1", params![session.as_str()])?;
+/// Leaves a session out of lists until its next run, or lists it again.
+pub(super) fn set_hidden(tx: &mut Tx<'_>, session: &SessionKey, hidden: bool) -> Done<()> {
+    tx.post("UPDATE sessions SET hidden = ?2 WHERE session = ?1", params![session.as_str(), hidden])?;
     Ok(())
 }
 

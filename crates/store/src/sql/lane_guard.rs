@@ -16,6 +16,8 @@ pub(super) struct Lane {
     pub(super) turns: u32,
     /// The number of its turns that `/redo` can show again.
     pub(super) undone: u32,
+    /// Whether lists leave the session out.
+    pub(super) hidden: bool,
 }
 
 /// The condition that the caller has the lease, on a row `s` of the sessions. The arguments: the parameters of the session,
@@ -34,7 +36,7 @@ pub(super) use is_held;
 macro_rules! lane_sql {
     ($also:literal) => {
         concat!(
-            "SELECT s.thread, t.turns, t.undone",
+            "SELECT s.thread, t.turns, t.undone, s.hidden",
             $also,
             " FROM sessions s JOIN threads t ON t.id = s.thread WHERE ",
             is_held!("?1", "?2", "?3")
@@ -121,5 +123,5 @@ fn lost(lease: &Lease) -> Failure {
 }
 
 fn read_lane(row: &Row<'_>) -> Done<Lane> {
-    Ok(Lane { thread: row.get(0)?, turns: row.get(1)?, undone: row.get(2)? })
+    Ok(Lane { thread: row.get(0)?, turns: row.get(1)?, undone: row.get(2)?, hidden: row.get(3)? })
 }

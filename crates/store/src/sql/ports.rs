@@ -252,10 +252,15 @@ impl Archive for SqlStore {
 
     async fn change_session(&self, session: &SessionKey, change: SessionChange) -> Result<(), StoreError> {
         let session = session.clone();
-        self.write(Committed, move |tx| match &change {
-            SessionChange::Title(title) => titles::set(tx, &session, title.as_deref()),
-            SessionChange::Hide => archive::hide(tx, &session),
-            SessionChange::Show => archive::show(tx, &session),
+        self.write(Committed, move |tx| {
+            // First the row of the session, as writes for its lane do: no two wait for each other.
+            if let Some(hidden) = change.hidden {
+                archive::set_hidden(tx, &session, hidden)?;
+            }
+            if let Some(title) = &change.title {
+                titles::set(tx, &session, Some(title.as_str()).filter(|title| !title.is_empty()))?;
+            }
+            Ok(())
         })
         .await
     }

@@ -12,7 +12,6 @@ use belay_protocol::{
 use uuid::Uuid;
 
 use super::approvals;
-use super::archive::is_hidden;
 use super::connection::{Connection, Row};
 use super::jobs;
 use super::node_mail;
@@ -177,11 +176,11 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
 /// The sessions with the columns that [`summary`] reads.
 macro_rules! summaries {
     () => {
-        concat!("SELECT s.session, t.state, t.last_active_at, t.ephemeral, t.title, ", is_hidden!(), " AS hidden,
+        "SELECT s.session, t.state, t.last_active_at, t.ephemeral, t.title, s.hidden,
                 (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
                     AND m.visibility = 'visible' ORDER BY m.position LIMIT 1) AS first,
                 (SELECT COUNT(*) FROM runs r WHERE r.indexed = 0 AND r.session = s.session AND r.ended_at IS NULL) AS open_runs
-         FROM sessions s JOIN threads t ON t.id = s.thread ")
+         FROM sessions s JOIN threads t ON t.id = s.thread "
     };
 }
 
@@ -195,9 +194,7 @@ pub(super) fn sessions(conn: &Connection, filter: &SessionFilter) -> Done<Vec<Se
         concat!(
             summaries!(),
             "WHERE s.session IN (SELECT s.session FROM sessions s JOIN threads t ON t.id = s.thread
-                 WHERE (t.ephemeral = 0 OR ?2 = 1) AND t.last_active_at >= ?3 AND ",
-            is_hidden!(),
-            " = (?6 = 1)
+                 WHERE (t.ephemeral = 0 OR ?2 = 1) AND t.last_active_at >= ?3 AND s.hidden = ?6
                    AND (t.last_active_at < ?4 OR (t.last_active_at = ?4 AND s.session > ?5))
                  ORDER BY t.last_active_at DESC, s.session LIMIT ?1)
              ORDER BY t.last_active_at DESC, s.session"

@@ -110,6 +110,7 @@ fn order() -> impl Strategy<Value = LaneOrder> {
         proptest::option::of(".{0,8}").prop_map(ThreadCommand::Compact),
         Just(ThreadCommand::Summarize),
         any::<bool>().prop_map(ThreadCommand::Loops),
+        Just(ThreadCommand::Hide),
         Just(ThreadCommand::Delete),
     ];
     prop_oneof![

@@ -29,6 +29,17 @@ pub(in crate::client) enum Step {
     Over(RunId),
 }
 
+impl Step {
+    /// The run that it belongs to, as far as it is known.
+    pub(in crate::client) fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Live(run, _) | Self::Asked(run, _) | Self::Over(run) => Some(*run),
+            Self::Message(run, _) => *run,
+            Self::File { .. } => None,
+        }
+    }
+}
+
 /// Reads the events of a session in their order, over any number of connections. Nothing is shown twice.
 #[derive(Debug, Default)]
 pub(in crate::client) struct Follow {
@@ -67,7 +78,7 @@ impl Follow {
         self.ended.contains(&run)
     }
 
-    /// What a run does now, as far as its events tell it; `None`: it has ended, or no event of it has come.
+    /// The state of a run, as far as its events tell it; `None`: it has ended, or no event of it has come.
     pub(in crate::client) fn state(&self, run: RunId) -> Option<LiveState> {
         self.runs.get(&run).map(|run| run.state.clone())
     }

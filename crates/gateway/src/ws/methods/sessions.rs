@@ -27,6 +27,9 @@ pub(super) struct ListParams {
     /// Include ephemeral sessions.
     #[serde(default)]
     all: bool,
+    /// List the hidden sessions instead of the others.
+    #[serde(default)]
+    hidden: bool,
 }
 
 #[derive(Deserialize)]
@@ -41,8 +44,9 @@ pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, A
     let filter = SessionFilter {
         limit: check_limit(params.limit)?,
         ephemeral: params.all,
+        hidden: params.hidden,
         after: cursor::session(params.after.as_deref())?,
-        ..SessionFilter::default()
+        since: None,
     };
     let page = list_sessions(&caller.app, &caller.principal, filter).await?;
     let mut answer = json!({ "sessions": page.rows.iter().map(described).collect::<Vec<_>>() });
@@ -73,6 +77,9 @@ fn described(session: &SessionSummary) -> Value {
     });
     if !session.lifetime.is_lasting() {
         described["lifetime"] = json!(session.lifetime);
+    }
+    if session.hidden {
+        described["hidden"] = json!(true);
     }
     described
 }

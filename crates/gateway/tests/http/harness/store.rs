@@ -26,6 +26,10 @@ pub(crate) struct FakeStore {
     notes: Mutex<Vec<(RunId, ClientNote)>>,
     /// Sessions that were created for one request.
     pub(super) ephemeral: Mutex<HashSet<SessionKey>>,
+    /// Sessions that lists leave out.
+    hidden: Mutex<HashSet<SessionKey>>,
+    /// How lists shall show sessions, in the order of the requests.
+    changes: Mutex<Vec<(SessionKey, SessionChange)>>,
     tip: watch::Sender<Seq>,
     pub(crate) broken: AtomicBool,
     /// Whether it stays broken until the daemon has ended.
@@ -48,6 +52,21 @@ pub(crate) struct FakeStore {
 }
 
 impl FakeStore {
+    /// Takes the changes of how lists show sessions since the last time.
+    pub(crate) fn take_changes(&self) -> Vec<(SessionKey, SessionChange)> {
+        std::mem::take(&mut *self.changes.lock().unwrap())
+    }
+
+    /// Changes how lists show a session.
+    pub(crate) fn change(&self, session: &SessionKey, change: SessionChange) {
+        if let Some(hidden) = change.hidden {
+            let mut all = self.hidden.lock().unwrap();
+            all.retain(|key| key != session);
+            all.extend(hidden.then(|| session.clone()));
+        }
+        self.changes.lock().unwrap().push((session.clone(), change));
+    }
+
     pub(crate) fn put(&self, record: RunRecord) {
         let mut runs = self.runs.lock().unwrap();
         runs.retain(|run| run.run_id != record.run_id);
@@ -189,11 +208,12 @@ impl SessionReader for FakeStore {
                     last_active_at: UnixMillis(NOW),
                     title: None,
                     lifetime,
-                    hidden: false,
+                    hidden: self.hidden.lock().unwrap().contains(&run.session),
                 });
             }
         }
         seen.retain(|summary| filter.since.is_none_or(|since| summary.last_active_at >= since));
+        seen.retain(|summary| summary.hidden == filter.hidden);
         let mut seen =
             older(seen.into_iter(), filter.after.map(|after| after.session), |summary| summary.session.clone())?;
         seen.truncate(filter.limit as usize);
@@ -214,7 +234,13 @@ impl SessionReader for FakeStore {
         Ok(own.filter(|entry| entry.id > after).take(limit as usize).collect())
     }
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
-        Ok(self.sessions(SessionFilter::all(u32::MAX)).await?.into_iter().find(|summary| summary.session == *key))
+        for hidden in [false, true] {
+            let listed = self.sessions(SessionFilter { hidden, ..SessionFilter::all(u32::MAX) }).await?;
+            if let Some(found) = listed.into_iter().find(|summary| summary.session == *key) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
     async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let asked = self.asked.lock().unwrap().clone();
@@ -381,7 +407,11 @@ pub(crate) fn blank() -> RunRecord {
 
 /// An archive with one session, `kept`, of 201 messages. It finds one message with `tea`, and seven with `cake`, of which
 /// every second one is in the session of a job that does not exist.
-pub(crate) struct FakeArchive;
+#[derive(Default)]
+pub(crate) struct FakeArchive {
+    /// Records the changes of how lists show sessions; `None`: there must be none.
+    pub(super) store: Option<Arc<FakeStore>>,
+}
 
 /// The only thread there is.
 fn kept_thread() -> ThreadId {
@@ -420,9 +450,7 @@ impl Archive for FakeArchive {
         Ok(if session.as_str() == "kept" { vec![thread] } else { vec![] })
     }
     async fn change_session(&self, session: &SessionKey, change: SessionChange) -> Result<(), StoreError> {
-        assert_eq!(session.as_str(), "alice");
-        let expected = [SessionChange::Title(Some("A title".into())), SessionChange::Hide, SessionChange::Show];
-        assert!(expected.contains(&change), "{change:?}");
+        self.store.as_ref().expect("a store").change(session, change);
         Ok(())
     }
     async fn transcript(&self, _thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {

@@ -1,6 +1,6 @@
 //! What can be asked, and how it is answered.
 
-use belay_protocol::{Body, Control, RunId, StopReason};
+use belay_protocol::{Body, Control, RunId, SessionChange, StopReason};
 use serde_json::{Value, json};
 
 use super::client::{Socket, message};
@@ -175,6 +175,11 @@ async fn sessions_history_models_and_the_status_are_read() {
     let history = socket.payload("chat.history", json!({ "sessionKey": "s" })).await;
     assert_eq!(history["inFlightRun"], json!({ "runId": running, "text": "" }));
     assert_eq!(socket.payload("sessions.list", json!({})).await["sessions"][0]["sessionKey"], "s");
+    assert_eq!(socket.payload("sessions.list", json!({ "hidden": true })).await, json!({ "sessions": [] }));
+    harness.store.change(&"s".into(), SessionChange::hidden(true));
+    assert_eq!(socket.payload("sessions.list", json!({})).await, json!({ "sessions": [] }));
+    let hidden = socket.payload("sessions.list", json!({ "hidden": true })).await;
+    assert_eq!((&hidden["sessions"][0]["sessionKey"], &hidden["sessions"][0]["hidden"]), (&json!("s"), &json!(true)));
     assert_eq!(socket.payload("sessions.get", json!({ "sessionKey": "s" })).await["state"], "idle");
     assert_eq!(socket.payload("sessions.create", json!({ "sessionKey": "new" })).await["state"], "new");
     assert_eq!(socket.refusal("sessions.get", json!({ "sessionKey": "new" })).await, "NOT_FOUND");

@@ -13,9 +13,7 @@ CREATE TABLE sessions (
     opened_at      INTEGER NOT NULL, -- when its lane was last opened; pruning reads it
     loop_detection INTEGER NOT NULL DEFAULT 1 CHECK (loop_detection = 0 OR loop_detection = 1), -- /loops on|off
     options        TEXT, -- the options of all its runs: JSON; none: the defaults
-    -- runs.seq of the newest run of all sessions when the session was hidden from lists; none: it was not hidden. A
-    -- later run of the session shows it again.
-    hidden_at_seq  INTEGER
+    hidden         INTEGER NOT NULL DEFAULT 0 CHECK (hidden = 0 OR hidden = 1) -- left out of lists until its next run
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_of_owner ON sessions (owner) WHERE owner IS NOT NULL;
 

@@ -20,6 +20,7 @@ super::for_every_store! {
     ends_are_counted_by_the_model_that_answered_last
     sessions_are_listed_by_their_last_use
     a_hidden_session_is_listed_again_by_its_next_message
+    a_hidden_session_is_listed_again_after_newer_runs_were_deleted
     history_tells_what_people_and_model_said
     a_conversation_is_read_as_a_lane_would_load_it
     unfinished_sessions_come_in_the_order_of_their_oldest_message
@@ -300,9 +301,9 @@ async fn a_hidden_session_is_listed_again_by_its_next_message(store: Shared) {
     };
     let (s, t) = (("s".to_owned(), false), ("t".to_owned(), false));
     let is_hidden = [("s".to_owned(), true)];
-    store.change_session(&"none".into(), SessionChange::Hide).await.unwrap();
+    store.change_session(&"none".into(), SessionChange::hidden(true)).await.unwrap();
     assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]));
-    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::hidden(true)).await.unwrap();
     assert_eq!((listed(false).await, listed(true).await), (vec![t.clone()], is_hidden.to_vec()));
     // Neither the end of its run nor a message elsewhere shows it.
     store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
@@ -315,9 +316,22 @@ async fn a_hidden_session_is_listed_again_by_its_next_message(store: Shared) {
     store.finish_runs(&lease, vec![finished(next, "done")]).await.unwrap();
     store.search(SearchQuery { words: "hi".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     assert_eq!((listed(false).await.len(), listed(true).await), (2, vec![]), "its end is indexed");
-    store.change_session(&"s".into(), SessionChange::Hide).await.unwrap();
-    store.change_session(&"s".into(), SessionChange::Show).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::hidden(true)).await.unwrap();
+    store.change_session(&"s".into(), SessionChange::hidden(false)).await.unwrap();
     assert!(listed(false).await.contains(&s), "it is shown again");
+}
+
+async fn a_hidden_session_is_listed_again_after_newer_runs_were_deleted(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "hi").await;
+    let other = open(&*store, "t").await.lease;
+    turn(&*store, &other, "the newest run").await;
+    store.change_session(&"s".into(), SessionChange::hidden(true)).await.unwrap();
+    // The numbers of the deleted runs may be given again.
+    store.delete_session(&other, at(3_000)).await.unwrap();
+    assert!(store.session(&"s".into()).await.unwrap().unwrap().hidden);
+    accept(&*store, &lease, input("and?")).await;
+    assert!(!store.session(&"s".into()).await.unwrap().unwrap().hidden);
 }
 
 async fn history_tells_what_people_and_model_said(store: Shared) {

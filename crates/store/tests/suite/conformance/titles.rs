@@ -38,11 +38,17 @@ async fn a_title_is_kept_once_and_lists_show_it(store: Shared) {
     let listed = store.conversations(&"s".into(), None, 10).await.unwrap();
     assert_eq!(listed[0].title.as_deref(), Some("Greetings"));
     assert_eq!(untitled(&*store).await, []);
-    store.change_session(&"other".into(), SessionChange::Title(Some("Elsewhere".into()))).await.unwrap();
+    store.change_session(&"other".into(), SessionChange::title("Elsewhere")).await.unwrap();
     for (own, expected) in [(Some("By hand"), "By hand"), (None, "hi"), (Some("Greetings"), "Greetings")] {
-        store.change_session(&"s".into(), SessionChange::Title(own.map(str::to_owned))).await.unwrap();
+        store.change_session(&"s".into(), SessionChange::title(own.unwrap_or_default())).await.unwrap();
         assert_eq!(title(&*store).await.as_deref(), Some(expected));
     }
+    let both = SessionChange { hidden: Some(true), ..SessionChange::title("Both") };
+    store.change_session(&"s".into(), both).await.unwrap();
+    let changed = store.session(&"s".into()).await.unwrap().unwrap();
+    assert_eq!((changed.title.as_deref(), changed.hidden), (Some("Both"), true));
+    let neither = SessionChange { hidden: Some(false), ..SessionChange::title("Greetings") };
+    store.change_session(&"s".into(), neither).await.unwrap();
 
     edit(&*store, &lease, ThreadEdit::New).await;
     turn(&*store, &lease, "and now?").await;
