@@ -15,11 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
+from websockets.sync.server import serve
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "clients")]
@@ -223,8 +225,7 @@ def reachable(port):
 
 
 @contextlib.contextmanager
-def irc_adapter(belay, port):
-    address = f"{belay.url.replace('http', 'ws', 1)}/adapters/irc"
+def irc_adapter(address, port):
     script = ROOT / "docs" / "examples" / "adapter-irc" / "irc_adapter.py"
     command = [sys.executable, str(script), address, f"127.0.0.1:{port}", "belay", "#ops"]
     with subprocess.Popen(command, env={**os.environ, "ADAPTER_TOKEN": TOKEN}, stderr=None) as process:
@@ -234,11 +235,48 @@ def irc_adapter(belay, port):
             process.kill()
 
 
+@test
+def the_example_answers_a_ping_and_loses_nothing_while_belay_takes_no_messages(_):
+    """Its peers are made here: Belay acknowledges nothing on the first connection, and everything on the next one."""
+    count, taken, loses, complete = 300, set(), threading.Event(), threading.Event()
+
+    def takes(link):
+        link.send(json.dumps({"type": "hello", "protocol": 1, "channel": "irc", "cursor": None}))
+        if not loses.is_set():
+            loses.wait(LIMIT_S)
+            return link.socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(ConnectionClosed):  # the example is killed at the end
+            for text in link:
+                frame = json.loads(text)
+                if frame["type"] == "message":
+                    taken.add(frame["text"])
+                    link.send(json.dumps({"type": "ack", "id": frame["id"], "result": "accepted"}))
+                if len(taken) == count:
+                    complete.set()
+
+    with serve(takes, "127.0.0.1", 0) as server, socket.create_server(("127.0.0.1", 0)) as irc:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        irc.settimeout(LIMIT_S)
+        address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}/adapters/irc"
+        with irc_adapter(address, irc.getsockname()[1]), contextlib.ExitStack() as stack:
+            stack.callback(loses.set)
+            first = stack.enter_context(irc.accept()[0])
+            first.settimeout(LIMIT_S)
+            said = "".join(f":ann!a@h PRIVMSG belay :number {number}\r\n" for number in range(count))
+            first.sendall(f"{said}PING :behind\r\n".encode())
+            assert any("PONG :behind" in line for line in first.makefile("r", encoding="utf-8", newline="\n")), "no answer to PING"
+            loses.set()
+            stack.enter_context(irc.accept()[0])
+            assert complete.wait(LIMIT_S), f"{len(taken)} of {count} messages have come"
+        server.shutdown()
+
+
 def people_on_irc_are_answered(belay):
     """In the room and in private; a stranger gets nothing; an answer waits for an adapter that was killed."""
+    address = f"{belay.url.replace('http', 'ws', 1)}/adapters/irc"
     with irc_server() as port:
         ann, eve = Person(port, "ann"), Person(port, "eve")
-        with irc_adapter(belay, port):
+        with irc_adapter(address, port):
             ann.until(lambda line: line.startswith(":belay!") and " JOIN " in line)
             eve.say("PRIVMSG belay :calculate 1+1")
             ann.say("PRIVMSG #ops :nobody is addressed", "PRIVMSG #ops :belay: calculate 17*23")
@@ -247,7 +285,7 @@ def people_on_irc_are_answered(belay):
             assert " PRIVMSG ann :" in ann.hears("6*7 = 42")
             ann.say("PRIVMSG belay :rehearse stall 3", "PRIVMSG belay :/status")
             ann.hears("active conversations")  # the run before it may be queued or running
-        with irc_adapter(belay, port):
+        with irc_adapter(address, port):
             ann.hears("stall")
         eve.say("PRIVMSG eve :the end of my lines")
         line = eve.until(lambda line: " PRIVMSG eve :" in line)

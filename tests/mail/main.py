@@ -1,5 +1,6 @@
 """
-The channel e-mail of a real daemon against a real IMAP server (Dovecot), which is the judge: each mail is answered once.
+The channel e-mail of a real daemon against a real IMAP server (Dovecot), which is the judge:
+each mail is answered once.
 
 `make mail` installs the servers; PARTS of names choose tests.
 """
@@ -144,7 +145,10 @@ def once(stage, *texts):
 
 
 def answers_once_and_keeps_its_place(stage):
-    """Old mails are never answered, and a restart repeats nothing. An answer belongs to its thread and says that it is of a program."""
+    """Old mails are never answered, and a restart repeats nothing.
+
+    An answer belongs to its thread and says that it is of a program.
+    """
     stage.ann.write(f"belay@{DOMAIN}", "before the first start")
     stage.daemon.start()
     answer = stage.ask("hello", subject="Lunch")

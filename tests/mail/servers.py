@@ -1,4 +1,6 @@
-"""A real IMAP server (Dovecot) with maildirs, a proxy before it that cuts connections, and the SMTP server that delivers into the maildirs."""
+"""A real IMAP server (Dovecot) with maildirs, a proxy before it that cuts connections, and the SMTP server that delivers
+into the maildirs.
+"""
 
 import email
 import email.message

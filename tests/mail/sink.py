@@ -1,8 +1,9 @@
-"""An SMTP server that delivers into the maildirs of Dovecot, and confirms senders as a mail server of its domain does (aiosmtpd).
+"""An SMTP server that delivers into the maildirs of Dovecot, and confirms senders as a mail server of its domain does
+(aiosmtpd).
 
-Files in its folder change what it does: `lose` takes the next mail and loses the answer (once); `drop` closes the connection before the
-next mail's text (once); `saves` keeps a copy of each mail in the sender's folder Sent, as some servers do; `vacation` has the names of
-mailboxes that answer each mail by themselves, without any mark.
+Files in its folder change what it does: `lose` takes the next mail and loses the answer (once); `drop` closes the
+connection before the next mail's text (once); `saves` keeps a copy of each mail in the sender's folder Sent, as some
+servers do; `vacation` has the names of mailboxes that answer each mail by themselves, without any mark.
 """
 
 import asyncio

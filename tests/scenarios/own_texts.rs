@@ -19,8 +19,8 @@ fn with_hook(home: Home, script: &str) -> Home {
     ))
 }
 
-/// Whether the hook has seen a text of this kind. Answers to commands and notices wait 2 s for hooks, so on a busy machine they
-/// may be withheld; they never go out unseen.
+/// Whether the hook has seen a text of this kind. Answers to commands and notices wait 2 s for hooks, so on a busy
+/// machine they may be withheld; they never go out unseen.
 fn passed(text: &str, tag: &str) -> bool {
     text.starts_with(tag) || text.starts_with("This message was withheld")
 }

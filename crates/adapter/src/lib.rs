@@ -1,15 +1,15 @@
 //! Channels in any language: an adapter is a program that speaks to a platform, and to Belay over a WebSocket.
 //!
-//! **For**: one channel for each section `[channels.adapters.NAME]`. The adapter connects to `/adapters/NAME`, brings the
-//! messages of people, gets one acknowledgement for each, and delivers the replies. `docs/develop/writing-an-adapter.md`
-//! describes the frames.
+//! **For**: one channel for each section `[channels.adapters.NAME]`. The adapter connects to `/adapters/NAME`, brings
+//! the messages of people, gets one acknowledgement for each, and delivers the replies.
+//! `docs/develop/writing-an-adapter.md` describes the frames.
 //!
 //! **Does not know** the platform, the agent, the store, or any listening socket: the route is a router that the daemon
 //! mounts.
 //!
-//! Reading order: [`config`] → `frames` (the frames on the wire) → `access` (who may talk) → `arrival` (a message of a
-//! person) → `link` (the connection as `deliver` sees it) → `progress` (which cursor may be kept) → `connection` →
-//! `deliver` → `route` → [`channel`].
+//! Reading order: [`config`] → `frames` (the frames on the wire) → `access` (who may talk) → `arrival` (a message of
+//! a person) → `link` (the connection as `deliver` sees it) → `progress` (which cursor may be kept) →
+//! `connection` → `deliver` → `route` → [`channel`].
 
 #[cfg(feature = "adapters")]
 mod access;

@@ -331,8 +331,8 @@ async fn the_first_token_is_kept_after_the_open_invitations() {
     assert_eq!(stage.server.seen("/join/").len(), 2);
 }
 
-#[tokio::test]
-async fn a_room_that_the_homeserver_does_not_reach_is_given_up() {
+/// A channel that is invited to a room which the homeserver does not reach, after the first attempt to join.
+async fn invited_to_a_dead_room() -> (Stage, belay_protocol::channel::InboundStream) {
     let stage = Stage::new().await;
     let invite = json!({
         "type": "m.room.member", "sender": "@ann:s", "state_key": "@belay:s", "content": { "membership": "invite" }
@@ -341,14 +341,59 @@ async fn a_room_that_the_homeserver_does_not_reach_is_given_up() {
     stage.server.on("/sync", [Reply::Json(200, json!({ "next_batch": "s1", "rooms": { "invite": invited } }))]);
     stage.server.on("/join/", [Reply::Json(502, json!({ "errcode": "M_UNKNOWN", "error": "no server" }))]);
     let mut messages = stage.messages(&CancellationToken::new()).await;
-    tokio::time::pause(); // the pauses pass at once
-    let kept = async {
-        while stage.cursor().is_none() {
-            assert!(timeout(Duration::from_secs(60), messages.next()).await.is_err());
+    attempted(&stage, &mut messages, 1).await;
+    (stage, messages)
+}
+
+/// Waits until the homeserver was asked whether it answers, beyond `asked` times, or the invitation is settled.
+async fn attempted(stage: &Stage, messages: &mut belay_protocol::channel::InboundStream, asked: usize) {
+    let attempted = async {
+        while stage.cursor().is_none() && stage.server.seen("whoami").len() <= asked {
+            assert!(timeout(Duration::from_millis(20), messages.next()).await.is_err());
         }
+        assert!(timeout(Duration::from_millis(100), messages.next()).await.is_err()); // the answer is read meanwhile
     };
-    timeout(Duration::from_secs(3 * 3600), kept).await.expect("the place behind the invitation is kept");
-    assert!(stage.server.seen("/join/").len() > 10);
+    timeout(LONG, attempted).await.expect("an attempt");
+}
+
+/// Lets twenty minutes pass, and waits for the next attempt. The clock stands only between requests.
+async fn twenty_minutes_later(stage: &Stage, messages: &mut belay_protocol::channel::InboundStream) {
+    let asked = stage.server.seen("whoami").len();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(20 * 60)).await;
+    tokio::time::resume();
+    attempted(stage, messages, asked).await;
+}
+
+#[tokio::test]
+async fn a_room_that_the_homeserver_does_not_reach_is_given_up() {
+    let (stage, mut messages) = invited_to_a_dead_room().await;
+    for _ in 0..12 {
+        if stage.cursor().is_none() {
+            twenty_minutes_later(&stage, &mut messages).await;
+        }
+    }
+    assert!(stage.cursor().is_some(), "the place behind the invitation is kept");
+    assert!(stage.server.seen("/join/").len() > 2);
+}
+
+#[tokio::test]
+async fn an_outage_of_the_own_homeserver_gives_no_invitation_up() {
+    let (stage, mut messages) = invited_to_a_dead_room().await;
+    stage.server.replies.lock().unwrap().remove("whoami");
+    stage.server.on("whoami", [Reply::Json(503, json!(null))]);
+    for _ in 0..8 {
+        twenty_minutes_later(&stage, &mut messages).await;
+        assert_eq!(stage.cursor(), None, "the invitation waits for the homeserver");
+    }
+    stage.server.replies.lock().unwrap().remove("/join/");
+    stage.server.on("/join/", [Reply::Json(200, json!({ "room_id": "!dead:far" }))]);
+    for _ in 0..3 {
+        if stage.cursor().is_none() {
+            twenty_minutes_later(&stage, &mut messages).await;
+        }
+    }
+    assert!(stage.cursor().is_some(), "the room is joined");
 }
 
 /// News of a room whose older events are in pages before `p0`.

@@ -240,8 +240,8 @@ pub enum Refusal {
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl Refusal {
-    /// The delay after which the same message may be sent again. `None`: it is refused for good, and the sender changes it
-    /// or gives it up.
+    /// The delay after which the same message may be sent again. `None`: it is refused for good, and the sender changes
+    /// it or gives it up.
     pub fn again(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after, .. } | Self::Overloaded { retry_after, .. } => Some(*retry_after),

@@ -82,8 +82,8 @@ pub struct ToolSpec {
     /// Whether a request offers it only once the model has named it with [`FIND_TOOLS`](crate::FIND_TOOLS), because
     /// most conversations do not need it.
     pub deferred: bool,
-    /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with the
-    /// run: a stop of a call leaves none of them.
+    /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with
+    /// the run: a stop of a call leaves none of them.
     pub takes_variables: bool,
 }
 
@@ -324,8 +324,8 @@ pub struct Kept {
 pub enum ToolFailure {
     /// The call has failed; the text has the reason and a hint.
     Failed(String),
-    /// The tool has done its part, and what it ran has failed: a program ended by a signal, at its time limit, or with an
-    /// exit code other than 0. No fault of the tool.
+    /// The tool has done its part, and what it ran has failed: a program ended by a signal, at its time limit, or with
+    /// an exit code other than 0. No fault of the tool.
     Ended(String),
     /// A rule forbids the call; the text names the rule.
     Denied(String),
@@ -343,8 +343,8 @@ pub enum ToolFailure {
 pub struct CallPreview {
     /// The line for the person: the command, the address, the path. Empty: the arguments are shown.
     pub summary: String,
-    /// The names of the arguments that the summary and the facts show whole. The question shows every other argument as a
-    /// fact of its own, so that a person sees everything that runs.
+    /// The names of the arguments that the summary and the facts show whole. The question shows every other argument as
+    /// a fact of its own, so that a person sees everything that runs.
     pub shows: &'static [&'static str],
     /// The facts that the answer is bound to besides the tool and the arguments, by name: `argv`, `directory`,
     /// `environment`, the digest of a script.
@@ -353,7 +353,8 @@ pub struct CallPreview {
     pub ask: Option<Ask>,
     /// The calls that "always" covers, for example a command without its arguments. `None`: only these arguments.
     pub covers: Option<String>,
-    /// The effect of this call, if it is weaker than the strongest of the tool. The rules about untrusted content use it.
+    /// The effect of this call, if it is weaker than the strongest of the tool. The rules about untrusted content use
+    /// it.
     pub effect: Option<Effect>,
     /// Whether a person must approve each such call, also if a rule or an earlier answer would let it run.
     pub must_ask: bool,
@@ -399,8 +400,8 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// The revision of its protocol that the server of the tool has spoken last; `None`: it has no server, or the server
-    /// was not asked yet.
+    /// The revision of its protocol that the server of the tool has spoken last; `None`: it has no server, or the
+    /// server was not asked yet.
     fn revision(&self) -> Option<String> {
         None
     }
@@ -410,14 +411,14 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Whether a call with this handle does nothing but wait for a person, so that it goes on after a shutdown as it does after
-    /// a crash. Otherwise a shutdown ends it.
+    /// Whether a call with this handle does nothing but wait for a person, so that it goes on after a shutdown as it
+    /// does after a crash. Otherwise a shutdown ends it.
     fn waits_for_person(&self, _handle: &Value) -> bool {
         false
     }
 
-    /// Ends the work that a call of this tool has kept a handle for, because the call never continues. Returns whether the
-    /// handle is one of this tool. It takes some seconds at most. The work may go on nevertheless; the log says so.
+    /// Ends the work that a call of this tool has kept a handle for, because the call never continues. Returns whether
+    /// the handle is one of this tool. It takes some seconds at most. The work may go on nevertheless; the log says so.
     ///
     /// # Cancel safety
     /// If the future is dropped, the work may go on.

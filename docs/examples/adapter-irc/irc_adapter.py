@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 OPEN_MAX = 256  # messages without an ack that Belay takes on one connection
+UNSETTLED_MAX = 10_000  # messages that wait for Belay; a further one is dropped
 REMEMBERED = 1000
 
 
@@ -25,7 +26,6 @@ class Adapter:
     def __init__(self, address, host, port, nick, room):
         self.address, self.host, self.port, self.nick, self.room = address, host, port, nick, room
         self.unsettled = {}  # messages that Belay has not taken yet; it gets them again
-        self.room_for_more = asyncio.Semaphore(OPEN_MAX)
         self.sent = collections.OrderedDict()  # keys of deliveries that the IRC server has taken
         self.pongs = {}  # a PONG says that the server has read all lines before its PING
 
@@ -37,10 +37,12 @@ class Adapter:
                 reader, self.irc = await asyncio.open_connection(self.host, self.port)
                 self.say(f"NICK {self.nick}", f"USER {self.nick} 0 * :Belay", f"JOIN {self.room}")
                 await self.tell("ready", look_up=True)
+                self.unsent, self.room_for_more = asyncio.Queue(), asyncio.Semaphore(OPEN_MAX)  # of this connection
                 for message in self.unsettled.values():
-                    await self.tell("message", **message)
+                    self.unsent.put_nowait(message)
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self.read_belay(tasks))
+                    tasks.create_task(self.send_messages())
                     tasks.create_task(self.read_irc(reader))
             except* (OSError, EOFError, ConnectionClosed) as lost:
                 print(f"connecting again: {lost.exceptions[0]}", file=sys.stderr)
@@ -62,18 +64,24 @@ class Adapter:
                 pong.set_result(True)
             elif command == "PRIVMSG":
                 place, _, text = rest.partition(" :")
-                await self.message(prefix.partition("!")[0], place, text)
+                self.message(prefix.partition("!")[0], place, text)  # waits for nothing: a PING is behind it
         raise EOFError("the IRC server closed the connection")
 
-    async def message(self, sender, place, text):
+    def message(self, sender, place, text):
         message = {"id": uuid.uuid4().hex, "sender": {"id": sender}, "text": text}  # IRC has no ids of its own
         if place.startswith("#"):
             name, colon, rest = text.partition(":")
             addressed = bool(colon) and name == self.nick
             message |= {"conversation": place, "addressed": addressed, "text": rest.strip() if addressed else text}
-        await self.room_for_more.acquire()
+        if len(self.unsettled) == UNSETTLED_MAX:
+            return print(f"a message of {sender} is dropped", file=sys.stderr)
         self.unsettled[message["id"]] = message
-        await self.tell("message", **message)
+        self.unsent.put_nowait(message)
+
+    async def send_messages(self):
+        while message := await self.unsent.get():
+            await self.room_for_more.acquire()
+            await self.tell("message", **message)
 
     async def read_belay(self, tasks):
         async for text in self.socket:

@@ -2,8 +2,8 @@
 //!
 //! Reading order: `wire` (what the server sends) → `api`, `error`, `calls` (what it is asked) → `intake`, `inbound`
 //! (what an event says) → `room`, `membership`, `question`, `files` (what becomes of it) → `gaps`, `urgent`,
-//! `lines`, `settle`, `sync` (the order, and how far it was read) → `content`, `deliver`, `preview` (how an
-//! answer is sent) → `notes`.
+//! `lines`, `unreached`, `settle`, `sync` (the order, and how far it was read) → `content`, `deliver`, `preview`
+//! (how an answer is sent) → `notes`.
 
 mod api;
 mod calls;
@@ -22,6 +22,7 @@ mod question;
 mod room;
 mod settle;
 mod sync;
+mod unreached;
 mod urgent;
 mod wire;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use belay_protocol::{Ack, AckSender, Envelope};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::api::{Api, ApiError, DEADLINE};
@@ -14,6 +14,7 @@ use super::gaps::News;
 use super::intake::Me;
 use super::lines::Item;
 use super::room::Rooms;
+use super::unreached::Unreached;
 use crate::NAME;
 use crate::config::{MatrixConfig, MatrixSecrets};
 
@@ -25,10 +26,6 @@ pub(crate) const START_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Longest wait for an acknowledgement before the message is offered again.
 const ACK_DEADLINE: Duration = Duration::from_secs(30);
-
-/// Longest time for the attempts to join a room that the homeserver does not reach. The events behind its invitation
-/// would otherwise come again after each restart. A person may invite Belay again.
-const JOIN_LIMIT: Duration = Duration::from_secs(3600);
 
 /// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -103,15 +100,15 @@ pub(crate) async fn introduce(rooms: &Rooms, deadline: Duration) -> Result<(), A
 
 /// Reads an event and offers its message until the agent has it, or has refused it for good.
 pub(crate) async fn settle(rooms: Arc<Rooms>, item: Item, offers: mpsc::Sender<Envelope>) -> Item {
-    let (mut pauses, begun) = (Pauses::new(), Instant::now());
+    let (mut pauses, mut unreached) = (Pauses::new(), Unreached::default());
     let inbound = loop {
         match rooms.read(&item.room, &item.event, &item.hurry).await {
             Ok(inbound) => break inbound,
-            Err(error) if is_given_up(&item.event.kind, &error, begun) => {
-                warn!(room = item.room, %error, "a room could not be joined for an hour; Belay must be invited again");
-                return item;
-            }
             Err(error) => {
+                if Unreached::concerns(&item.event.kind) && unreached.is_given_up(&rooms.api, &error).await {
+                    warn!(room = item.room, %error, "a room could not be joined for an hour; invite Belay again");
+                    return item;
+                }
                 let pause = pauses.after(&error);
                 warn!(room = item.room, %error, pause_ms = pause.as_millis() as u64, "an event is read again later");
                 sleep(pause).await;
@@ -136,37 +133,5 @@ pub(crate) async fn settle(rooms: Arc<Rooms>, item: Item, offers: mpsc::Sender<E
             return item; // the same `/stop` is in its line
         }
         sleep(pause).await;
-    }
-}
-
-/// Whether an event is settled without a result: for [`JOIN_LIMIT`] the homeserver could not reach the room that Belay is
-/// to join. `begun`: the first attempt. A homeserver that is itself out of reach is no reason.
-fn is_given_up(kind: &str, error: &ApiError, begun: Instant) -> bool {
-    let joins = matches!(kind, "m.room.member" | "m.room.tombstone");
-    let is_unreached = matches!(error, ApiError::Server(_) | ApiError::NoAnswer(_));
-    joins && is_unreached && begun.elapsed() >= JOIN_LIMIT
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_room_that_the_homeserver_does_not_reach_is_given_up_and_only_after_an_hour() {
-        let begun = Instant::now();
-        let server = || ApiError::Server(502);
-        tokio::time::advance(JOIN_LIMIT.saturating_sub(Duration::from_millis(1))).await;
-        assert!(!is_given_up("m.room.member", &server(), begun));
-        tokio::time::advance(Duration::from_millis(1)).await;
-        for (kind, error, is_expected) in [
-            ("m.room.member", server(), true),
-            ("m.room.member", ApiError::NoAnswer("timeout".into()), true),
-            ("m.room.tombstone", server(), true),
-            ("m.room.message", server(), false),
-            ("m.room.member", ApiError::NotSent("no connection".into()), false),
-            ("m.room.member", ApiError::Limited(Duration::from_secs(1)), false),
-        ] {
-            assert_eq!(is_given_up(kind, &error, begun), is_expected, "{kind} {error}");
-        }
     }
 }
