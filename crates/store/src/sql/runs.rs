@@ -200,9 +200,9 @@ fn end_run(tx: &mut Tx<'_>, lease: &Lease, finished: &FinishedRun) -> Done<Optio
         held!(
             "UPDATE OR FAIL runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
                              model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13,
-                             state = NULL, history = NULL, model = ?16
+                             state = NULL, history = NULL, model = ?14
              WHERE id = ?1 AND session = ?2 AND ended_at IS NULL",
-            is_held!("?2", "?14", "?15"),
+            is_held!("?2", "?15", "?16"),
             concat!(
                 " RETURNING thread, turn, EXISTS (SELECT 1 FROM approvals WHERE run_id = runs.id AND ",
                 approvals::open!(),
@@ -223,9 +223,9 @@ fn end_run(tx: &mut Tx<'_>, lease: &Lease, finished: &FinishedRun) -> Done<Optio
             to_sql_int(finished.cost_micro_usd),
             finished.at.0,
             usage.estimated_calls,
+            finished.model.as_deref(),
             lease.owner.as_uuid(),
-            to_sql_int(lease.epoch),
-            finished.model.as_deref()
+            to_sql_int(lease.epoch)
         ],
         |row| {
             let place = (row.get("thread")?, row.get("turn")?);
