@@ -256,7 +256,8 @@ matrix: ## develop: Answer people on Matrix with a real homeserver, which is jud
 
 .PHONY: mail
 mail: ## develop: Answer people by e-mail with a real IMAP server, which is judge (ARGS="PART OF A NAME"; installs Dovecot and aiosmtpd)
-	$(CARGO) build $(DEV) --features belay-daemon/crash-points --bin belay-crash-points
+	$(CARGO) build $(DEV) --features belay-daemon/crash-points,belay-daemon/mail --bin belay-crash-points
+	$(CARGO) test --locked --quiet -p belay-mail --features client --lib
 	@$(PYTHON) tests/mail/main.py --belay $(TARGET)/debug/belay-crash-points $(ARGS)
 
 .PHONY: screenshots

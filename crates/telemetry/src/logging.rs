@@ -13,9 +13,9 @@ use belay_program::paths::private_directory;
 use belay_protocol::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tracing::Subscriber;
+use tracing::{Metadata, Subscriber};
 use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, FilterFn, filter_fn};
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
@@ -205,7 +205,7 @@ where
     W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
     let (filter, handle) = reload::Layer::new(filter);
-    let registry = Registry::default().with(filter);
+    let registry = Registry::default().with(filter).with(without_secrets());
     let started = if human {
         registry.with(for_people(colour, writer)).with(otlp).try_init()
     } else {
@@ -213,6 +213,11 @@ where
     };
     // An error means that logging was started before; its first caller has the handle.
     LogFilter(started.is_ok().then_some(handle))
+}
+
+/// A filter beside that of the settings, whose directives for spans count for each library in them: `[session]=trace`.
+fn without_secrets() -> FilterFn<impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static> {
+    filter_fn(|metadata| !metadata.target().starts_with(SECRET))
 }
 
 /// Log lines for people: on a terminal now, or shown on one later. Values of fields are escaped, so that they cannot
@@ -293,6 +298,26 @@ mod tests {
         for directives in ["trace", "async_imap=trace", "info, async_imap::imap_stream=trace,belay_mail=debug", ""] {
             let shown = filter(directives).unwrap().to_string();
             assert!(shown.contains("async_imap=off") && shown.matches("async_imap").count() == 1, "{shown}");
+        }
+    }
+
+    #[test]
+    fn no_directive_for_spans_turns_it_on_either() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("log");
+        for directives in ["[session]=trace", "[{person}]=trace", "info,[session{person}]=trace"] {
+            let lines = fmt::layer().with_ansi(false).with_writer(Arc::new(File::create(&path).unwrap()));
+            let subscriber = Registry::default().with(filter(directives).unwrap()).with(without_secrets()).with(lines);
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::info_span!("session", person = "ann").in_scope(|| {
+                    tracing::trace!(target: "async_imap", "LOGIN ann password");
+                    tracing::trace!(target: "async_imap::imap_stream", "LOGIN ann password");
+                    tracing::trace!("shown with spans");
+                });
+            });
+            let written = std::fs::read_to_string(&path).unwrap();
+            assert!(!written.contains("password"), "{directives}: {written}");
+            assert!(written.contains("shown with spans"), "{directives}: {written}");
         }
     }
 

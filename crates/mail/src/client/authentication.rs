@@ -2,7 +2,8 @@
 //!
 //! Anybody can write a `From` and such a header. The own server adds its header above all others, and removes those
 //! that pretend to be its own (RFC 8601, section 5). So the topmost header of the own server decides, alone: a second
-//! one could have come with the mail.
+//! one could have come with the mail. In it, DMARC decides alone if the domain has a policy: the server knows then
+//! which of the other results count. DKIM and SPF decide only without it.
 
 /// Whether the own server `authserv_id` confirms that a mail is of this domain. `results`: the values of the headers,
 /// the topmost first.
@@ -15,31 +16,63 @@ pub(crate) fn confirm(results: &[String], authserv_id: &str, domain: &str) -> Re
         name.is_some_and(|name| name.trim_matches('"').eq_ignore_ascii_case(authserv_id))
     });
     let own = own.ok_or("the own server has added no Authentication-Results")?;
-    match own.split(';').skip(1).any(|part| confirms(part, domain)) {
+    let outcomes: Vec<Outcome<'_>> = own.split(';').skip(1).filter_map(Outcome::parse).collect();
+    let mut decisive = outcomes.iter().filter(|it| it.method == "dmarc" && !it.is("none")).peekable();
+    let is_decided = decisive.peek().is_some();
+    let is_confirmed = match is_decided {
+        true => decisive.all(|dmarc| dmarc.confirms(domain)),
+        false => outcomes.iter().any(|it| it.method != "dmarc" && it.confirms(domain)),
+    };
+    match is_confirmed {
         true => Ok(()),
         false => Err("the own server does not confirm the domain of the sender"),
     }
 }
 
-/// Whether one result confirms the domain.
-fn confirms(part: &str, domain: &str) -> bool {
-    let mut words = part.split_whitespace();
-    let Some((method, result)) = words.next().and_then(|word| word.split_once('=')) else { return false };
-    let method = method.split('/').next().unwrap_or_default().to_ascii_lowercase();
-    let properties: Vec<(String, &str)> = words
-        .filter_map(|word| word.split_once('='))
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_matches('"')))
-        .collect();
-    let values = |name: &str| properties.iter().filter(|it| it.0 == name).map(|it| it.1).collect::<Vec<_>>();
-    let aligned = |value: &&str| is_aligned(value, domain);
-    if !result.eq_ignore_ascii_case("pass") {
-        return false;
+/// The result of one method.
+struct Outcome<'a> {
+    /// In lower case.
+    method: String,
+    result: &'a str,
+    /// The names, in lower case, and the values.
+    properties: Vec<(String, &'a str)>,
+}
+
+impl<'a> Outcome<'a> {
+    /// `None`: the part is no result.
+    fn parse(part: &'a str) -> Option<Self> {
+        let mut words = part.split_whitespace();
+        let (method, result) = words.next()?.split_once('=')?;
+        let properties = words
+            .filter_map(|word| word.split_once('='))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_matches('"')));
+        let method = method.split('/').next().unwrap_or_default().to_ascii_lowercase();
+        Some(Self { method, result, properties: properties.collect() })
     }
-    match method.as_str() {
-        "dmarc" => values("header.from").iter().all(|value| domain_of(value).eq_ignore_ascii_case(domain)),
-        "dkim" => [values("header.d"), values("header.i")].concat().iter().any(aligned),
-        "spf" => values("smtp.mailfrom").iter().any(aligned),
-        _ => false,
+
+    fn is(&self, result: &str) -> bool {
+        self.result.eq_ignore_ascii_case(result)
+    }
+
+    fn values(&self, name: &str) -> Vec<&'a str> {
+        self.properties.iter().filter(|it| it.0 == name).map(|it| it.1).collect()
+    }
+
+    /// Whether the result confirms the domain of the sender.
+    fn confirms(&self, domain: &str) -> bool {
+        let aligned = |value: &&str| is_aligned(value, domain);
+        if !self.is("pass") {
+            return false;
+        }
+        match self.method.as_str() {
+            "dmarc" => {
+                let from = self.values("header.from");
+                !from.is_empty() && from.iter().all(|value| domain_of(value).eq_ignore_ascii_case(domain))
+            }
+            "dkim" => [self.values("header.d"), self.values("header.i")].concat().iter().any(aligned),
+            "spf" => self.values("smtp.mailfrom").iter().any(aligned),
+            _ => false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The head of a mail. Pure.
 
-use mail_parser::{HeaderValue, Message, MessageParser};
+use mail_parser::{DateTime, HeaderValue, Message, MessageParser};
 
 use super::thread::digest;
 use crate::people::is_address;
@@ -11,11 +11,20 @@ pub(crate) const HEAD_MAX_BYTES: usize = 256 * 1024;
 /// Most ids of `References` that are read.
 const REFERENCES_MAX: usize = 100;
 
+/// Seconds by which a `Date` may differ from the arrival. 3 days: servers try to deliver for some days.
+const DATE_MARGIN_S: u64 = 3 * 86_400;
+
 /// The head of a mail, as far as the channel needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The address of the sender in lower case; empty: there is not exactly one.
     pub(crate) from: String,
+    /// The addresses of `To` and `Cc` in lower case; empty: one of the two is there twice.
+    pub(crate) to: Vec<String>,
+    /// Its `Date`, in seconds since 1970; `None`: it has not exactly one.
+    pub(crate) date_s: Option<i64>,
+    /// When the own server took it, in seconds since 1970, as the topmost `Received` says.
+    pub(crate) received_s: Option<i64>,
     /// The Message-ID without brackets; empty: it has none.
     pub(crate) id: String,
     /// The ids of its thread, the first one first.
@@ -47,8 +56,12 @@ impl Head {
         if id.is_empty() {
             digested = digest(&[&String::from_utf8_lossy(bytes)]);
         }
+        let is_dated_once = values(&message, "Date").count() == 1;
         Some(Self {
             digest: digested,
+            to: recipients(&message),
+            date_s: message.date().filter(|date| is_dated_once && date.is_valid()).map(DateTime::to_timestamp),
+            received_s: received_s(&message),
             references: ids(message.references()),
             in_reply_to: ids(message.in_reply_to()).pop(),
             subject: belay_text::removed(message.subject().unwrap_or_default()).trim().to_owned(),
@@ -57,6 +70,19 @@ impl Head {
             from,
             id,
         })
+    }
+
+    /// Whether its sender has sent it to this address, and now. Anybody can send a confirmed mail to others, or an old
+    /// one, again. `Err`: why not, for the log.
+    pub(crate) fn is_sent_to(&self, address: &str, now_s: i64) -> Result<(), &'static str> {
+        if !self.to.iter().any(|to| to == address) {
+            return Err("neither its To nor its Cc names Belay's address, or one of them is there twice");
+        }
+        let date_s = self.date_s.ok_or("it has not exactly one Date")?;
+        match date_s.abs_diff(self.received_s.unwrap_or(now_s)) > DATE_MARGIN_S {
+            true => Err("its Date is more than 3 days from its arrival"),
+            false => Ok(()),
+        }
     }
 
     /// The domain of the sender.
@@ -72,6 +98,21 @@ fn values<'a>(message: &'a Message<'_>, name: &'a str) -> impl Iterator<Item = S
         let range = header.offset_start() as usize..header.offset_end() as usize;
         String::from_utf8_lossy(message.raw_message().get(range).unwrap_or_default()).trim().to_owned()
     })
+}
+
+/// The addresses of `To` and `Cc`. None if one of the two is there twice: a signature covers only one of them.
+fn recipients(message: &Message<'_>) -> Vec<String> {
+    if ["To", "Cc"].into_iter().any(|name| values(message, name).count() > 1) {
+        return Vec::new();
+    }
+    let lists = message.to().into_iter().chain(message.cc());
+    lists.flat_map(|list| list.iter()).filter_map(|one| one.address()).map(str::to_ascii_lowercase).collect()
+}
+
+fn received_s(message: &Message<'_>) -> Option<i64> {
+    let topmost = values(message, "Received").next()?;
+    let (_, date) = topmost.rsplit_once(';')?;
+    DateTime::parse_rfc822(date.trim()).filter(DateTime::is_valid).map(|date| date.to_timestamp())
 }
 
 fn ids(value: &HeaderValue<'_>) -> Vec<String> {

@@ -43,11 +43,10 @@ impl Reader<'_> {
             Some(control) => Body::Control(control),
             None => Body::Text(self.text(head, content, &parts, own.is_some())),
         };
-        let author = if replied.is_some() { Author::Assistant } else { Author::Other };
         let mut provenance = Provenance {
-            reply_to: (own.is_some() && !parts.quoted.is_empty()).then(|| quote(author, &parts.quoted)),
+            reply_to: (own.is_some() && !parts.quoted.is_empty()).then(|| quote(&parts.quoted)),
             message_id: Some(self.id(head)),
-            untrusted: parts.is_mixed || (own.is_none() && !parts.quoted.is_empty()),
+            untrusted: parts.is_mixed || !parts.quoted.is_empty(),
             ..Provenance::default()
         };
         provenance.not_read = unread(content);
@@ -104,8 +103,9 @@ fn decision(replied: Option<&OwnId>, parts: &Parts) -> Option<Control> {
     Decision::from_words(first_line(&parts.own)).map(|decision| Control::Decide { approval, decision })
 }
 
-fn quote(author: Author, text: &str) -> Quote {
-    Quote { author, text: text.to_owned(), ..Quote::default() }
+/// A quotation has words of anybody: an id like those of Belay proves nothing, for anybody can write a mail with one.
+fn quote(text: &str) -> Quote {
+    Quote { author: Author::Other, text: text.to_owned(), ..Quote::default() }
 }
 
 /// The parts of a mail that are left out, with the reasons.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use belay_protocol::Principal;
 use tracing::{info, warn};
@@ -71,6 +72,8 @@ impl Mailbox {
         }
         let role = self.parts.people.role(&head.from).ok_or("its sender is not in channels.mail.allow")?;
         confirm(&head.results, &self.authserv_id, head.domain())?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        head.is_sent_to(&self.address, now.as_secs() as i64)?;
         Ok(Principal { id: head.from.as_str().into(), role })
     }
 

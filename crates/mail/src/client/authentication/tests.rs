@@ -12,8 +12,8 @@ fn the_own_servers_topmost_result_decides() {
                  smtp.mailfrom=ann@gmail.com;\r\n       dmarc=pass (p=NONE sp=QUARANTINE dis=NONE) header.from=gmail.com";
     check(&[gmail], "gmail.com", true);
     check(&[gmail], "example.com", false);
-    let outlook = "mx.example.org 1; spf = pass smtp.mailfrom = bob@contoso.example; dkim=none; dmarc=bestguesspass";
-    check(&[outlook], "contoso.example", true);
+    let spaced = "mx.example.org 1; spf = pass smtp.mailfrom = bob@contoso.example; dkim=none; dmarc = none";
+    check(&[spaced], "contoso.example", true);
     check(&["MX.example.org; dkim=pass reason=\"good; dkim=fail\" header.d=example.com"], "example.com", true);
     check(
         &["mx.example.org; dkim=fail header.d=example.com; spf=softfail smtp.mailfrom=a@example.com"],
@@ -22,6 +22,27 @@ fn the_own_servers_topmost_result_decides() {
     );
     check(&["mx.example.org; none"], "example.com", false);
     check(&[], "example.com", false);
+}
+
+#[test]
+fn a_result_of_dmarc_decides_alone_unless_it_is_none() {
+    let others = "dkim=pass header.d=example.com; spf=pass smtp.mailfrom=a@example.com";
+    for (dmarc, expected) in [
+        ("dmarc=pass header.from=example.com", true),
+        ("DMARC/1=Pass header.from=Example.com", true),
+        ("dmarc=none header.from=example.com", true),
+        ("dmarc=fail header.from=example.com", false),
+        ("dmarc=fail", false),
+        ("dmarc=temperror header.from=example.com", false),
+        ("dmarc=bestguesspass header.from=example.com", false),
+        ("dmarc=pass", false),
+        ("dmarc=pass header.from=example.org", false),
+        ("dmarc=pass header.from=example.com; dmarc=fail header.from=example.com", false),
+    ] {
+        check(&[&format!("mx.example.org; {others}; {dmarc}")], "example.com", expected);
+        check(&[&format!("mx.example.org; {dmarc}; {others}")], "example.com", expected);
+    }
+    check(&["mx.example.org; dmarc=none header.from=example.com"], "example.com", false);
 }
 
 #[test]

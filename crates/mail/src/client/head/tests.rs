@@ -67,3 +67,31 @@ fn programs_and_lists_are_recognised() {
         assert_eq!(head(&format!("From: ann@example.org\n{line}")).automatic.is_some(), is_automatic, "{line}");
     }
 }
+
+#[test]
+fn only_a_mail_to_this_address_of_these_days_counts() {
+    let now = 1_796_119_200; // 1 Dec 2026, 10:00 UTC
+    let (to, date) = ("To: Belay <Belay@example.org>", "Date: Tue, 1 Dec 2026 11:00:00 +0100");
+    let old = "Date: Fri, 27 Nov 2026 11:00:00 +0100";
+    let received = |day: u8| format!("Received: from a (b; c) by mx;\n\tSat, {day} Nov 2026 10:00:05 +0000 (UTC)");
+    for (lines, expected) in [
+        (format!("{to}\n{date}"), true),
+        (format!("Cc: x@example.com, belay@example.org\nTo: y@example.com\n{date}"), true),
+        (format!("To: team: y@example.com, belay@example.org;\n{date}"), true),
+        (format!("To: ann@example.org\n{date}"), false),
+        (format!("To: ann@example.org\nBcc: belay@example.org\n{date}"), false),
+        (date.to_owned(), false),
+        (format!("{to}\nTo: ann@example.org\n{date}"), false),
+        (format!("{to}\nCc: a@example.org\ncc: b@example.org\n{date}"), false),
+        (to.to_owned(), false),
+        (format!("{to}\n{date}\n{date}"), false),
+        (format!("{to}\n{old}"), false),
+        (format!("{to}\nDate: Sat, 5 Dec 2026 11:00:00 +0100"), false),
+        (format!("{}\n{to}\n{old}", received(28)), true),
+        (format!("Received: by mx; Tue, 1 Dec 2026 10:00:00 +0000\n{}\n{to}\n{old}", received(28)), false),
+        (format!("{}\n{to}\n{date}", received(20)), false),
+    ] {
+        let found = head(&format!("{lines}\nFrom: ann@example.org")).is_sent_to("belay@example.org", now);
+        assert_eq!(found.is_ok(), expected, "{lines}: {found:?}");
+    }
+}

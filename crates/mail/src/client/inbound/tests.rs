@@ -39,10 +39,18 @@ fn a_thread_is_a_session_of_its_person() {
     assert_eq!(second.session, first.session);
     assert_eq!(text(&second), "and more");
     let quote = second.provenance.as_ref().and_then(|it| it.reply_to.clone()).expect("a quotation");
-    assert!(quote.text.ends_with("earlier words") && quote.author == Author::Assistant, "{quote:?}");
-    assert!(second.provenance.as_ref().is_some_and(|it| !it.is_untrusted()));
+    assert!(quote.text.ends_with("earlier words") && quote.author == Author::Other, "{quote:?}");
+    assert!(second.provenance.as_ref().is_some_and(|it| it.untrusted && it.is_untrusted()), "anybody can forge an id");
     assert!(first.provenance.as_ref().is_some_and(|it| !it.is_untrusted()));
     assert_eq!(first.key.as_ref().map(|key| key.message_id.clone()), Some(thread.as_str().into()));
+}
+
+#[test]
+fn an_id_leads_into_no_session_of_another_person() {
+    let own = own_id(OutboxKey::of(OutboxId::new()), Some(&digest(&["1@a"])), None, "example.org");
+    let of_eve = Head { from: "eve@example.com".to_owned(), ..head("Re: Lunch", Some(own)) };
+    let found = inbound(&of_eve, "hello");
+    assert_eq!(found.session.to_string(), format!("mail:eve@example.com:{}", digest(&["1@a"])));
 }
 
 #[test]
