@@ -1,9 +1,9 @@
 //! The channel.
 //!
 //! Reading order: `error`, `tls`, `imap`, `fetched`, `commands` (the mailbox) → `head`, `authentication`, `mailbox`
-//! (which mails are admitted) → `hypertext`, `body`, `quotation`, `thread`, `inbound`, `read` (the text of a mail) →
-//! `position`, `lease`, `page`, `intake` (the order, and how far it was read) → `compose`, `smtp`, `sent`, `rate`,
-//! `deliver` (how an answer is sent) → `servers`, `check`.
+//! (which mails are admitted) → `guard`, `hypertext`, `body`, `quotation`, `thread`, `inbound`, `read` (the text of a
+//! mail) → `position`, `lease`, `page`, `intake` (the order, and how far it was read) → `compose`, `smtp`, `sent`,
+//! `rate`, `deliver` (how an answer is sent) → `servers`, `check`.
 
 mod authentication;
 mod body;
@@ -13,6 +13,7 @@ mod compose;
 mod deliver;
 mod error;
 mod fetched;
+mod guard;
 mod head;
 mod hypertext;
 mod imap;
