@@ -66,6 +66,9 @@ async fn a_refused_password_and_a_lost_connection_differ() {
     let (account, _server) = served(&[("LOGIN", "{tag} NO [AUTHENTICATIONFAILED] wrong\r\n")]).await;
     let refused = Imap::log_in(&account).await.err();
     assert!(matches!(refused, Some(ImapError::Login(_))), "{refused:?}");
+    let (account, _server) = served(&[("LOGIN", "{tag} NO [UNAVAILABLE] too many connections\r\n")]).await;
+    let passing = Imap::log_in(&account).await.err();
+    assert!(matches!(passing, Some(ImapError::Lost(_))), "{passing:?}");
     let (account, _server) = served(&[]).await;
     let lost = Imap::log_in(&account).await.err();
     assert!(matches!(lost, Some(ImapError::Lost(_))), "{lost:?}");
