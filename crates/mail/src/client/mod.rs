@@ -3,7 +3,7 @@
 //! Reading order: `error`, `tls`, `imap`, `fetched`, `commands` (the mailbox) → `head`, `authentication`, `mailbox`
 //! (which mails are admitted) → `guard`, `hypertext`, `body`, `quotation`, `thread`, `inbound`, `read` (the text of a
 //! mail) → `position`, `lease`, `page`, `intake` (the order, and how far it was read) → `compose`, `smtp`, `sent`,
-//! `rate`, `deliver` (how an answer is sent) → `servers`, `check`.
+//! `rate`, `deliver` (how an answer is sent), `given_up` → `servers`, `check`.
 
 mod authentication;
 mod body;
@@ -13,6 +13,7 @@ mod compose;
 mod deliver;
 mod error;
 mod fetched;
+mod given_up;
 mod guard;
 mod head;
 mod hypertext;
