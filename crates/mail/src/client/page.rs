@@ -69,10 +69,10 @@ impl Opened {
             Some(kept) => {
                 let next = imap.search(&kept.since()).await?.first().copied().unwrap_or(end);
                 warn!(next, end, "the mailbox has new UIDs; mails since the last one are read again, and recognised");
-                Position { validity, next, at: kept.at }
+                kept.renewed(validity, next)
             }
             None => {
-                let position = Position { validity, next: end, at: now_s() };
+                let position = Position::first(validity, end, now_s());
                 info!(next = end, "the mailbox is read from its end on");
                 keep(cursors, address, position).await?;
                 position
@@ -96,10 +96,11 @@ impl Opened {
         uids.retain(|uid| *uid >= from);
         uids.truncate(PAGE_MAILS);
         let Some(last) = uids.last() else { return Ok(None) };
-        let end = Position { validity: self.position.validity, next: last.saturating_add(1), at: now_s() };
+        let end = Position { next: last.saturating_add(1), at: now_s(), ..self.position };
         let modseq = if self.lease.is_some() { " MODSEQ" } else { "" };
         let what = format!("(UID FLAGS RFC822.SIZE INTERNALDATE{modseq} BODY.PEEK[HEADER]<0.{HEAD_MAX_BYTES}>)");
-        let found = self.imap.fetch(&uids, &what).await?;
+        let mut found = self.imap.fetch(&uids, &what).await?;
+        found.retain(|mail| !self.position.is_too_old(&mail.arrived));
         let admitted: Vec<(Fetched, Head, Principal)> = found
             .into_iter()
             .filter_map(|mail| {
