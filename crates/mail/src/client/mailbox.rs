@@ -8,6 +8,7 @@ use belay_protocol::Principal;
 use tracing::{info, warn};
 
 use super::authentication::confirm;
+use super::failures::Failures;
 use super::head::Head;
 use super::imap::Account;
 use super::rate::Rate;
@@ -27,6 +28,7 @@ pub(crate) struct Mailbox {
     pub(crate) smtp: Smtp,
     pub(crate) parts: MailParts,
     pub(crate) rate: Rate,
+    pub(crate) failures: Failures,
     /// The start of this daemon, in milliseconds since 1970.
     pub(crate) since_ms: i64,
     pub(crate) trouble: Mutex<Option<String>>,

@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::error::ImapError;
 use super::fetched::Fetched;
 use super::head::{HEAD_MAX_BYTES, Head};
+use super::heads;
 use super::imap::Imap;
 use super::lease::Lease;
 use super::mailbox::Mailbox;
@@ -25,6 +26,8 @@ const FOLDER: &str = "INBOX";
 
 /// A mail that is for the agent, still without its text.
 pub(crate) struct Admitted {
+    /// The UID belongs to this `UIDVALIDITY`.
+    pub(crate) validity: u32,
     pub(crate) uid: u32,
     pub(crate) size: u32,
     /// When it arrived, in milliseconds since 1970; `None`: the server does not tell.
@@ -99,7 +102,8 @@ impl Opened {
         let end = Position { next: last.saturating_add(1), at: now_s(), ..self.position };
         let modseq = if self.lease.is_some() { " MODSEQ" } else { "" };
         let what = format!("(UID FLAGS RFC822.SIZE INTERNALDATE{modseq} BODY.PEEK[HEADER]<0.{HEAD_MAX_BYTES}>)");
-        let mut found = self.imap.fetch(&uids, &what).await?;
+        let (validity, failures) = (self.position.validity, &mailbox.failures);
+        let mut found = heads::fetch(&mut self.imap, failures, validity, &uids, &what).await?;
         found.retain(|mail| !self.position.is_too_old(&mail.arrived));
         let admitted: Vec<(Fetched, Head, Principal)> = found
             .into_iter()
@@ -112,12 +116,13 @@ impl Opened {
         let taken: HashSet<u32> = match &self.lease {
             Some(lease) => {
                 let mails: Vec<Fetched> = admitted.iter().map(|(mail, ..)| mail.clone()).collect();
-                lease.take(&mut self.imap, &mails).await?
+                heads::take(&mut self.imap, failures, validity, lease, &mails).await?
             }
             None => uids.into_iter().collect(),
         };
         let mails = admitted.into_iter().filter(|(mail, ..)| taken.contains(&mail.uid));
         let mails = mails.map(|(Fetched { uid, size, arrived, .. }, head, principal)| Admitted {
+            validity,
             uid,
             size,
             arrived_ms: arrived_ms(&arrived),
