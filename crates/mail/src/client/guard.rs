@@ -76,9 +76,16 @@ fn block(mail: &[u8], at: usize) -> &[u8] {
     mail.get(begin..end).unwrap_or_default()
 }
 
+/// Whether a head has a transfer encoding that the parser may decode: any but those that change nothing, because the
+/// parser also reads a name that is itself encoded.
 fn is_encoded(bytes: &[u8]) -> bool {
-    let has = |word: &[u8]| bytes.windows(word.len()).any(|found| found.eq_ignore_ascii_case(word));
-    has(b"base64") || has(b"quoted-printable")
+    const PLAIN: [&[u8]; 3] = [b"7bit", b"8bit", b"binary"];
+    let word = b"transfer-encoding";
+    let names = bytes.windows(word.len()).enumerate().filter(|(_, found)| found.eq_ignore_ascii_case(word));
+    names.map(|(at, _)| bytes.get(at + word.len()..).unwrap_or_default().trim_ascii_start()).any(|rest| {
+        let Some(value) = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start) else { return false };
+        !PLAIN.iter().any(|plain| value.get(..plain.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(plain)))
+    })
 }
 
 #[cfg(test)]
@@ -114,6 +121,11 @@ mod tests {
             ("A: b\r\n\r\n--b\r\nContent-Transfer-Encoding: quoted-printable\r\nContent-Type: message/rfc822", encoded),
             ("Content-Type: multipart/digest; boundary=b\n\n--b\nContent-Transfer-Encoding: base64\n\nRnJv", encoded),
             ("A: b\n\n--b\nContent-Type: message/rfc822\n\nContent-Transfer-Encoding: base64\n\nRnJv\n", None),
+            (
+                "A: b\n\n--b\nContent-Type: message/rfc822\nContent-Transfer-Encoding: =?utf-8?b?YmFzZTY0?=\n\nR",
+                encoded,
+            ),
+            ("A: b\n\n--b\nContent-Type: message/rfc822\nContent-Transfer-Encoding: 7BIT\n\nA: b\n", None),
             ("A: b\n\n--b\nContent-Type: application/pdf\nContent-Transfer-Encoding: base64\n\nRnJv\n", None),
         ] {
             assert_eq!(refusal(mail.as_bytes()), expected, "{mail}");

@@ -22,8 +22,8 @@ pub(crate) struct Position {
     pub(crate) next: u32,
     /// When it was written down, in seconds since 1970. After a change of the validity, later mails are read again.
     pub(crate) at: i64,
-    /// Mails that arrived before are not read, in seconds since 1970: the first start, or the time from which mails were
-    /// read again after a change of the validity.
+    /// Mails that arrived before are not read, in seconds since 1970: the first start, or the time from which mails
+    /// were read again after a change of the validity.
     pub(crate) oldest: i64,
 }
 
