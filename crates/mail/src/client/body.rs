@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use mail_parser::{Message, MessageParser, MimeHeaders, PartType};
 
-use super::hypertext;
+use super::{guard, hypertext};
 
 /// Largest mail that is read, in bytes. 25 MB: the limit of Gmail and of most servers.
 pub(crate) const MAIL_MAX_BYTES: u32 = 25_000_000;
 
-/// Most lines of a mail that may begin a part. Each part costs far more memory than its bytes.
-const PART_LINES_MAX: usize = 2_000;
+/// Most files beyond the limit that are named. The rest is counted.
+const MORE_MAX: usize = 32;
 
 /// Longest text, in bytes. The rest is left out, and the model reads that.
 const TEXT_MAX_BYTES: usize = 100_000;
@@ -29,7 +29,7 @@ pub(crate) struct Content {
     /// The bytes of the text that are left out.
     pub(crate) left_out: usize,
     pub(crate) files: Vec<MailFile>,
-    /// The files beyond the limit, by their names.
+    /// The files beyond the limit, by their names, and at last the number of those that are not named.
     pub(crate) more: Vec<String>,
 }
 
@@ -38,23 +38,28 @@ pub(crate) struct Content {
 /// # Errors
 /// Why it is not read, for the model.
 pub(crate) fn read(mail: &[u8], files_max: usize) -> Result<Content, &'static str> {
-    let part_lines = mail.windows(3).filter(|bytes| *bytes == b"\n--").count();
-    if part_lines > PART_LINES_MAX {
-        return Err("it has too many parts");
+    if let Some(why) = guard::refusal(mail) {
+        return Err(why);
     }
     let message = MessageParser::default().parse(mail).ok_or("it is no mail")?;
     let mut content = Content { text: text(&message), ..Content::default() };
     let cut = content.text.floor_char_boundary(TEXT_MAX_BYTES);
     content.left_out = content.text.len() - cut;
     content.text.truncate(cut);
+    let mut unnamed = 0_usize;
     for part in message.attachments() {
         let is_mail = matches!(part.body, PartType::Message(_));
         let name = part.attachment_name().unwrap_or(if is_mail { "mail.eml" } else { "file" }).to_owned();
-        if content.files.len() == files_max {
+        if content.files.len() == files_max && content.more.len() == MORE_MAX {
+            unnamed += 1;
+        } else if content.files.len() == files_max {
             content.more.push(name);
         } else if !part.contents().is_empty() {
             content.files.push(MailFile { name, bytes: Bytes::copy_from_slice(part.contents()) });
         }
+    }
+    if unnamed > 0 {
+        content.more.push(format!("{unnamed} more files"));
     }
     Ok(content)
 }
@@ -108,6 +113,9 @@ mod tests {
         let found = read(&mail("Content-Type: multipart/mixed; boundary=b", &body), 1).expect("read");
         assert_eq!((found.text.as_str(), found.more), ("see", vec!["b.pdf".to_owned()]));
         assert_eq!(found.files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["a.pdf"]);
+        let body = format!("{}--b--\n", part("a.pdf").repeat(MORE_MAX + 6));
+        let found = read(&mail("Content-Type: multipart/mixed; boundary=b", &body), 1).expect("read");
+        assert_eq!((found.more.len(), found.more.last().map(String::as_str)), (MORE_MAX + 1, Some("5 more files")));
     }
 
     #[test]

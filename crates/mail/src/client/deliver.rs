@@ -37,9 +37,6 @@ pub(crate) async fn deliver(mailbox: &Mailbox, message: &Outbound) -> Result<(),
     if message.pieces_sent > 0 {
         return Ok(()); // a mail has one piece
     }
-    if !mailbox.rate.admits(to.address) {
-        return Err(refused(format!("{} has got too many mails within an hour", to.address)));
-    }
     let file = match &message.file {
         Some(file) => Some(read(mailbox, file).await?),
         None => None,
@@ -52,8 +49,15 @@ pub(crate) async fn deliver(mailbox: &Mailbox, message: &Outbound) -> Result<(),
     let text = asked(&message.text, message.question.as_ref());
     let draft = Draft { from: from.clone(), to: recipient.clone(), id: &id, answered: answered.as_ref(), text, file };
     let mail = draft.write().map_err(refused)?;
-    mailbox.smtp.send(from, recipient, &mail, limit).await.map_err(|error| failed(&error))?;
-    mailbox.rate.note(to.address);
+    if !mailbox.rate.admits(to.address) {
+        return Err(refused(format!("{} has got too many mails within an hour", to.address)));
+    }
+    if let Err(error) = mailbox.smtp.send(from, recipient, &mail, limit).await {
+        if !matches!(error, SmtpError::Unknown(_)) {
+            mailbox.rate.take_back(to.address);
+        }
+        return Err(failed(&error));
+    }
     let kept = tokio::time::timeout(copy_limit, sent::keep(&mailbox.account, &id, &mail, copy_limit)).await;
     match kept {
         Ok(Ok(())) => {}

@@ -11,7 +11,7 @@ pub(crate) enum ImapError {
     /// It was not reached, or the connection was lost.
     #[error("no connection: {0}")]
     Lost(String),
-    /// It refuses the user or the password.
+    /// It refuses the user or the password for good.
     #[error("the login is refused: {0}")]
     Login(String),
     /// It refuses the command.

@@ -49,7 +49,8 @@ impl Imap {
             Ok(session) => session,
             Err((error, _client)) => {
                 return Err(match ImapError::from(error) {
-                    ImapError::Refused(reason) => ImapError::Login(reason),
+                    ImapError::Refused(reason) if is_final(&reason) => ImapError::Login(reason),
+                    ImapError::Refused(reason) => ImapError::Lost(format!("the login is refused for now: {reason}")),
                     error => error,
                 });
             }
@@ -84,4 +85,11 @@ impl Imap {
         let appended = timeout(limit, self.session.append(folder, Some("(\\Seen)"), None, mail)).await;
         Ok(appended.map_err(|_elapsed| ImapError::Silent)??)
     }
+}
+
+/// Whether a login is refused until somebody changes the settings (RFC 5530). Other refusals, such as too many
+/// connections or a server that is not ready, pass.
+fn is_final(reason: &str) -> bool {
+    let reason = reason.to_ascii_uppercase();
+    ["[AUTHENTICATIONFAILED]", "[AUTHORIZATIONFAILED]", "[EXPIRED]"].iter().any(|code| reason.contains(code))
 }

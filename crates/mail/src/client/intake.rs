@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use belay_channel_kit::batch::{BatchEnd, Batches};
-use belay_protocol::{Ack, Envelope, Outbound, Refusal, ReplyRoute};
+use belay_protocol::Envelope;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::deliver::deliver;
 use super::error::ImapError;
+use super::given_up;
 use super::mailbox::Mailbox;
 use super::page::{Opened, Page, cursor};
 use super::read::read;
@@ -28,9 +28,6 @@ const POLL_PAUSE: Duration = Duration::from_secs(60);
 
 /// The longest pause between attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// The line for the sender of a mail that was given up.
-const GIVEN_UP: &str = "This mail was not read: too many of your messages wait. Please send it again later.";
 
 /// The mails of the mailbox.
 pub(crate) struct Intake {
@@ -102,23 +99,11 @@ impl Intake {
         match self.batches.end(page.batch, &end).await {
             BatchEnd::Kept(acks) => {
                 opened.position = page.end;
-                for (ack, route) in acks.iter().zip(page.routes) {
-                    if let (Ack::Refused(Refusal::Busy { .. }), Some(route)) = (ack, route) {
-                        give_up(&self.mailbox, route).await;
-                    }
-                }
+                given_up::tell(&self.mailbox, &acks, page.routes).await;
             }
             BatchEnd::Again(pause) => sleep(pause).await,
         }
         Ok(())
-    }
-}
-
-/// Tells the sender of a mail that nobody reads it. Best effort.
-async fn give_up(mailbox: &Mailbox, route: ReplyRoute) {
-    let line = mailbox.parts.texts.checked(&NAME.into(), GIVEN_UP.to_owned()).await;
-    if let Err(error) = deliver(mailbox, &Outbound::new(None, route, line).checked()).await {
-        info!(%error, "the sender of a mail that was given up was not told");
     }
 }
 

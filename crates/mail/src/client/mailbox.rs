@@ -9,13 +9,15 @@ use belay_protocol::Principal;
 use tracing::{info, warn};
 
 use super::authentication::confirm;
+use super::failures::Failures;
 use super::head::Head;
 use super::imap::Account;
 use super::rate::Rate;
 use super::smtp::Smtp;
 use crate::parts::MailParts;
 
-/// Senders whose first dropped mail is named in the log. Beyond that, mails are counted alone.
+/// Senders whose first dropped mail is named in the log, of listed people and of others each. Beyond that, mails are
+/// counted alone.
 const NOTED_MAX: usize = 1000;
 
 /// The mailbox, and what is needed to answer.
@@ -27,11 +29,27 @@ pub(crate) struct Mailbox {
     pub(crate) smtp: Smtp,
     pub(crate) parts: MailParts,
     pub(crate) rate: Rate,
+    pub(crate) failures: Failures,
     /// The start of this daemon, in milliseconds since 1970.
     pub(crate) since_ms: i64,
     pub(crate) trouble: Mutex<Option<String>>,
     pub(crate) dropped: AtomicU64,
-    pub(crate) noted: Mutex<HashSet<String>>,
+    pub(crate) noted: Mutex<Noted>,
+}
+
+/// The dropped mails that the log has named. Listed people have a set of their own, so that strangers cannot fill it.
+#[derive(Default)]
+pub(crate) struct Noted {
+    listed: HashSet<String>,
+    others: HashSet<String>,
+}
+
+impl Noted {
+    /// Whether the log is to name this sender with this reason now.
+    fn is_new(&mut self, is_listed: bool, sender: &str, why: &str) -> bool {
+        let set = if is_listed { &mut self.listed } else { &mut self.others };
+        set.len() < NOTED_MAX && set.insert(format!("{sender} {why}"))
+    }
 }
 
 impl Mailbox {
@@ -46,11 +64,11 @@ impl Mailbox {
             Ok(principal) => Some(principal),
             Err(why) => {
                 let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+                let is_listed = self.parts.people.role(&head.from).is_some();
                 let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-                let is_new = noted.len() < NOTED_MAX && noted.insert(format!("{} {why}", head.from));
-                match (is_new, self.parts.people.role(&head.from)) {
-                    (true, Some(_)) => warn!(sender = head.from, why, dropped, "a mail is not answered"),
-                    (true, None) => info!(sender = head.from, why, dropped, "a mail is not answered"),
+                match (noted.is_new(is_listed, &head.from, why), is_listed) {
+                    (true, true) => warn!(sender = head.from, why, dropped, "a mail is not answered"),
+                    (true, false) => info!(sender = head.from, why, dropped, "a mail is not answered"),
                     (false, _) => {}
                 }
                 None
@@ -79,5 +97,19 @@ impl Mailbox {
 
     pub(crate) fn set_trouble(&self, why: Option<String>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_do_not_silence_the_warnings_for_listed_people() {
+        let mut noted = Noted::default();
+        let strangers = (0..NOTED_MAX * 2).filter(|at| noted.is_new(false, &format!("{at}@example.net"), "unknown"));
+        assert_eq!(strangers.count(), NOTED_MAX);
+        assert!(noted.is_new(true, "ann@example.org", "not confirmed"));
+        assert!(!noted.is_new(true, "ann@example.org", "not confirmed"));
     }
 }

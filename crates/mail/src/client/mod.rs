@@ -1,9 +1,9 @@
 //! The channel.
 //!
 //! Reading order: `error`, `tls`, `imap`, `fetched`, `commands` (the mailbox) → `head`, `authentication`, `mailbox`
-//! (which mails are admitted) → `hypertext`, `body`, `quotation`, `thread`, `inbound`, `read` (the text of a mail) →
-//! `position`, `lease`, `page`, `intake` (the order, and how far it was read) → `compose`, `smtp`, `sent`, `rate`,
-//! `deliver` (how an answer is sent) → `servers`, `check`.
+//! (which mails are admitted) → `guard`, `hypertext`, `body`, `quotation`, `thread`, `inbound`, `read` (the text of a
+//! mail) → `position`, `lease`, `failures`, `heads`, `page`, `intake` (the order, and how far it was read) →
+//! `compose`, `smtp`, `sent`, `rate`, `deliver` (how an answer is sent), `given_up` → `servers`, `check`.
 
 mod authentication;
 mod body;
@@ -12,8 +12,12 @@ mod commands;
 mod compose;
 mod deliver;
 mod error;
+mod failures;
 mod fetched;
+mod given_up;
+mod guard;
 mod head;
+mod heads;
 mod hypertext;
 mod imap;
 mod inbound;
@@ -48,6 +52,7 @@ use tracing::warn;
 pub use self::check::log_in;
 use self::deliver::FILE_MAX_BYTES;
 use self::error::ImapError;
+use self::failures::Failures;
 use self::intake::Intake;
 use self::mailbox::Mailbox;
 use self::page::Opened;
@@ -87,6 +92,7 @@ pub fn open(config: &MailConfig, secrets: MailSecrets, parts: MailParts) -> Resu
         smtp,
         parts,
         rate: Rate::default(),
+        failures: Failures::default(),
         since_ms: since.as_millis() as i64,
         trouble: Mutex::default(),
         dropped: AtomicU64::new(0),

@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::error::ImapError;
 use super::fetched::Fetched;
 use super::head::{HEAD_MAX_BYTES, Head};
+use super::heads;
 use super::imap::Imap;
 use super::lease::Lease;
 use super::mailbox::Mailbox;
@@ -25,6 +26,8 @@ const FOLDER: &str = "INBOX";
 
 /// A mail that is for the agent, still without its text.
 pub(crate) struct Admitted {
+    /// The UID belongs to this `UIDVALIDITY`.
+    pub(crate) validity: u32,
     pub(crate) uid: u32,
     pub(crate) size: u32,
     /// When it arrived, in milliseconds since 1970; `None`: the server does not tell.
@@ -69,10 +72,10 @@ impl Opened {
             Some(kept) => {
                 let next = imap.search(&kept.since()).await?.first().copied().unwrap_or(end);
                 warn!(next, end, "the mailbox has new UIDs; mails since the last one are read again, and recognised");
-                Position { validity, next, at: kept.at }
+                kept.renewed(validity, next)
             }
             None => {
-                let position = Position { validity, next: end, at: now_s() };
+                let position = Position::first(validity, end, now_s());
                 info!(next = end, "the mailbox is read from its end on");
                 keep(cursors, address, position).await?;
                 position
@@ -96,10 +99,12 @@ impl Opened {
         uids.retain(|uid| *uid >= from);
         uids.truncate(PAGE_MAILS);
         let Some(last) = uids.last() else { return Ok(None) };
-        let end = Position { validity: self.position.validity, next: last.saturating_add(1), at: now_s() };
+        let end = Position { next: last.saturating_add(1), at: now_s(), ..self.position };
         let modseq = if self.lease.is_some() { " MODSEQ" } else { "" };
         let what = format!("(UID FLAGS RFC822.SIZE INTERNALDATE{modseq} BODY.PEEK[HEADER]<0.{HEAD_MAX_BYTES}>)");
-        let found = self.imap.fetch(&uids, &what).await?;
+        let (validity, failures) = (self.position.validity, &mailbox.failures);
+        let mut found = heads::fetch(&mut self.imap, failures, validity, &uids, &what).await?;
+        found.retain(|mail| !self.position.is_too_old(&mail.arrived));
         let admitted: Vec<(Fetched, Head, Principal)> = found
             .into_iter()
             .filter_map(|mail| {
@@ -111,12 +116,13 @@ impl Opened {
         let taken: HashSet<u32> = match &self.lease {
             Some(lease) => {
                 let mails: Vec<Fetched> = admitted.iter().map(|(mail, ..)| mail.clone()).collect();
-                lease.take(&mut self.imap, &mails).await?
+                heads::take(&mut self.imap, failures, validity, lease, &mails).await?
             }
             None => uids.into_iter().collect(),
         };
         let mails = admitted.into_iter().filter(|(mail, ..)| taken.contains(&mail.uid));
         let mails = mails.map(|(Fetched { uid, size, arrived, .. }, head, principal)| Admitted {
+            validity,
             uid,
             size,
             arrived_ms: arrived_ms(&arrived),

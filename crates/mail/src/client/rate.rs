@@ -27,7 +27,8 @@ struct Sent {
 }
 
 impl Rate {
-    /// Whether this address may get a mail now.
+    /// Whether this address may get a mail now. The mail counts from here on, so that mails that are sent at once are
+    /// not more than the limit; one that was not sent is [taken back](Self::take_back).
     pub(crate) fn admits(&self, address: &str) -> bool {
         let (now, mut all) = (Instant::now(), self.all());
         let sent = all.entry(address.to_owned()).or_default();
@@ -40,12 +41,15 @@ impl Rate {
             sent.refused_at = Some(now);
             return false;
         }
+        sent.at.push_back(now);
         true
     }
 
-    /// Notes that this address has got a mail.
-    pub(crate) fn note(&self, address: &str) {
-        self.all().entry(address.to_owned()).or_default().at.push_back(Instant::now());
+    /// Takes back the latest admitted mail to this address, which was not sent.
+    pub(crate) fn take_back(&self, address: &str) {
+        if let Some(sent) = self.all().get_mut(address) {
+            sent.at.pop_back();
+        }
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Sent>> {
@@ -57,28 +61,30 @@ impl Rate {
 mod tests {
     use super::*;
 
-    fn sends(rate: &Rate, address: &str) -> bool {
-        let may = rate.admits(address);
-        if may {
-            rate.note(address);
-        }
-        may
-    }
-
     #[tokio::test(start_paused = true)]
     async fn beyond_a_limit_an_address_gets_one_mail_in_an_hour() {
         let rate = Rate::default();
-        assert_eq!((0..100).filter(|_| sends(&rate, "a@b")).count(), MAILS_MAX);
-        assert!(sends(&rate, "c@d"), "others are not limited");
+        assert_eq!((0..100).filter(|_| rate.admits("a@b")).count(), MAILS_MAX);
+        assert!(rate.admits("c@d"), "others are not limited");
         for _ in 0..5 {
             let mut sent = 0;
             for _ in 0..60 {
                 tokio::time::advance(HOUR / 60).await;
-                sent += usize::from(sends(&rate, "a@b"));
+                sent += usize::from(rate.admits("a@b"));
             }
             assert_eq!(sent, 1, "a loop goes on");
         }
         tokio::time::advance(HOUR * 2).await;
-        assert_eq!((0..100).filter(|_| sends(&rate, "a@b")).count(), MAILS_MAX, "it has ended");
+        assert_eq!((0..100).filter(|_| rate.admits("a@b")).count(), MAILS_MAX, "it has ended");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn mails_that_were_not_sent_do_not_count() {
+        let rate = Rate::default();
+        for _ in 0..MAILS_MAX * 2 {
+            assert!(rate.admits("a@b"));
+            rate.take_back("a@b");
+        }
+        assert_eq!((0..MAILS_MAX * 2).filter(|_| rate.admits("a@b")).count(), MAILS_MAX);
+        rate.take_back("c@d");
     }
 }

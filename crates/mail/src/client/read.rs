@@ -16,6 +16,9 @@ use crate::NAME;
 /// Longest transcript that becomes the text of its message. 8 KiB: about ten minutes of speech.
 const SPOKEN_MAX_BYTES: usize = 8192;
 
+/// The reason for the model. The later mails are read all the same.
+const NOT_GIVEN: &str = "the mail server did not give it";
+
 /// The message that a mail is; `None`: it is gone, or it is a command for an earlier daemon.
 ///
 /// # Errors
@@ -44,16 +47,27 @@ async fn content(
     if mail.size > MAIL_MAX_BYTES {
         return Ok(Some(Err("it is larger than 25 MB")));
     }
-    let found = match imap.fetch(&[mail.uid], "(UID BODY.PEEK[])").await {
+    let (failures, validity, uid) = (&mailbox.failures, mail.validity, mail.uid);
+    if failures.passes_over(validity, uid) {
+        return Ok(Some(Err(NOT_GIVEN)));
+    }
+    let found = match imap.fetch_whole(uid, mail.size).await {
         Ok(mut found) => found.pop(),
         Err(ImapError::Refused(why)) => {
-            warn!(uid = mail.uid, why, "the server does not give the text of a mail");
-            return Ok(Some(Err("the mail server did not give it")));
+            warn!(uid, why, "the server does not give the text of a mail");
+            return Ok(Some(Err(NOT_GIVEN)));
         }
-        Err(error) => return Err(error),
+        Err(error) => {
+            failures.note(validity, uid);
+            return Err(error);
+        }
     };
     let Some(found) = found else { return Ok(None) };
     if found.bytes.is_empty() {
+        if failures.note(validity, uid) {
+            warn!(uid, "the server gives no text of a mail");
+            return Ok(Some(Err(NOT_GIVEN)));
+        }
         return Err(ImapError::Lost("the server gives no text of a mail".to_owned()));
     }
     let files_max = mailbox.parts.attachments.max_count();

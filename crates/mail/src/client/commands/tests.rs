@@ -3,6 +3,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use super::super::failures::Failures;
+use super::super::heads;
 use super::super::imap::Account;
 use super::*;
 use crate::server::{Security, Server};
@@ -66,6 +68,9 @@ async fn a_refused_password_and_a_lost_connection_differ() {
     let (account, _server) = served(&[("LOGIN", "{tag} NO [AUTHENTICATIONFAILED] wrong\r\n")]).await;
     let refused = Imap::log_in(&account).await.err();
     assert!(matches!(refused, Some(ImapError::Login(_))), "{refused:?}");
+    let (account, _server) = served(&[("LOGIN", "{tag} NO [UNAVAILABLE] too many connections\r\n")]).await;
+    let passing = Imap::log_in(&account).await.err();
+    assert!(matches!(passing, Some(ImapError::Lost(_))), "{passing:?}");
     let (account, _server) = served(&[]).await;
     let lost = Imap::log_in(&account).await.err();
     assert!(matches!(lost, Some(ImapError::Lost(_))), "{lost:?}");
@@ -74,4 +79,25 @@ async fn a_refused_password_and_a_lost_connection_differ() {
 #[test]
 fn a_quoted_text_ends_no_command() {
     assert_eq!(quoted("a\"b\\c\r\nd"), "\"a\\\"b\\\\cd\"");
+}
+
+#[test]
+fn a_larger_mail_has_more_time() {
+    assert_eq!(mail_deadline(0), MAIL_DEADLINE);
+    assert_eq!(mail_deadline(BYTES_PER_S * 600), MAIL_DEADLINE + Duration::from_secs(600));
+}
+
+#[tokio::test]
+async fn a_head_that_is_refused_does_not_hold_up_the_others() {
+    const GOOD: (&str, &str) = ("UID FETCH 5 ", "* 1 FETCH (UID 5 RFC822.SIZE 9)\r\n{tag} OK done\r\n");
+    const RULES: &[(&str, &str)] = &[LOGIN, ABILITIES, GOOD, ("UID FETCH", "{tag} NO [SERVERBUG] no\r\n")];
+    let failures = Failures::default();
+    let mut found = None;
+    for _ in 0..4 {
+        let (account, _server) = served(RULES).await;
+        let mut imap = Imap::log_in(&account).await.expect("a login");
+        assert!(found.is_none());
+        found = heads::fetch(&mut imap, &failures, 1, &[5, 6], "(UID RFC822.SIZE)").await.ok();
+    }
+    assert_eq!(found.expect("the other head").iter().map(|mail| mail.uid).collect::<Vec<_>>(), [5]);
 }
