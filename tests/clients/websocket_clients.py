@@ -51,6 +51,33 @@ async def a_message_is_streamed_and_ends_with_its_answer(url):
         assert waited["status"] == "ok", waited
 
 
+class AtOnce:
+    """A socket that has everything of a run before the client goes on: on a busy machine, one read brings it all."""
+
+    async def send(self, text):
+        def event(stream, **data):
+            return {"type": "event", "event": "agent", "payload": {"runId": "one", "stream": stream, "data": data}}
+
+        answer = {"type": "res", "id": json.loads(text)["id"], "ok": True}
+        accepted, ended = ({**answer, "payload": {"runId": "one", "status": status}} for status in ("accepted", "ok"))
+        for frame in (accepted, event("assistant", delta="hello"), event("lifecycle", phase="end"), ended):
+            self.client._take(frame)
+
+
+@test
+async def a_run_that_ends_before_its_acceptance_is_read_has_its_events(_url):
+    socket = AtOnce()
+    socket.client = Client(socket)
+    run = await socket.client.send("at-once", "hello")
+    events = await asyncio.wait_for(all_of(run.stream()), 60)
+    assert [event["stream"] for event in events] == ["assistant", "lifecycle"], events
+    assert (await run.result())["status"] == "ok"
+
+
+async def all_of(events):
+    return [event async for event in events]
+
+
 @test
 async def the_types_of_the_python_client_are_those_of_the_description(url):
     schemas = json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())["components"]["schemas"]

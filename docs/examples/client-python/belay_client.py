@@ -132,6 +132,7 @@ class Belay:
     _answers: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
     _finals: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
     _streams: dict[str, asyncio.Queue[FullAgentEvent | None]] = field(default_factory=dict)
+    _begun: dict[str, asyncio.Queue[FullAgentEvent | None]] = field(default_factory=dict)
     _reader: asyncio.Task[None] | None = None
 
     @classmethod
@@ -177,8 +178,9 @@ class Belay:
         except BaseException:
             self._finals.pop(number, None)
             raise
+        finally:
+            events = self._begun.pop(number, None) or asyncio.Queue()
         run = answer.get("runId", "")
-        events = self._streams.setdefault(run, asyncio.Queue())
         if answer["status"] != "accepted":  # a command, or a message that was answered before
             self._finals.pop(number, None)
             self._streams.pop(run, None)
@@ -225,11 +227,14 @@ class Belay:
             return
         number = frame["id"]
         waiting = self._answers.get(number)
-        if waiting is None or waiting.done():  # the second answer of `agent`
+        is_first = waiting is not None and not waiting.done()
+        if not is_first:  # the second answer of `agent`
             waiting = self._finals.pop(number, None)
         if waiting is None or waiting.done():
             return
         if frame["ok"]:
+            if is_first and number in self._finals:  # the run may end before `send` goes on
+                self._begun[number] = self._streams.setdefault(frame["payload"].get("runId", ""), asyncio.Queue())
             waiting.set_result(frame["payload"])
         else:
             waiting.set_exception(BelayError(frame["error"]))
