@@ -138,9 +138,8 @@ pub(crate) async fn assemble(
     let lanes = SubagentLanes::new(&parts.config.subagents);
     let children = Arc::new(ChildServices { lanes, workers });
     let (tools, plans) = tools_of(&parts, &children)?;
-    let channels: HashMap<_, _> =
-        parts.channels.iter().map(|channel| (channel.id().clone(), channel.clone())).collect();
-    let channels = Arc::new(channels);
+    let channels = parts.channels.iter().map(|channel| (channel.id().clone(), channel.clone()));
+    let channels: Arc<HashMap<_, _>> = Arc::new(channels.collect());
     let memory = MemoryRules { config: parts.memory.clone(), channels: channels.clone() };
     let (approvals, work_questions) = (Arc::new(ArcSwap::from_pointee(parts.approvals.clone())), Arc::default());
     let asker = Arc::new(PersonAsker::new(

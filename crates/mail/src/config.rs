@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::people::is_address;
 use crate::server::{Protocol, Server};
 
 /// The variable of the password.
 pub const PASSWORD_ENV: &str = "MAIL_PASSWORD";
+
+/// Longest address, in bytes. 200: a session key of 256 bytes has an address and the digest of a thread. RFC 5321
+/// allows 254.
+const ADDRESS_MAX_BYTES: usize = 200;
 
 /// Settings of `[channels.mail]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +94,17 @@ impl MailConfig {
         }
         problems
     }
+}
+
+/// Whether a text is an address, without a name and without quotes: letters, digits and a few marks of ASCII.
+pub(crate) fn is_address(text: &str) -> bool {
+    let is_word = |part: &str, marks: &str| {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+        !part.is_empty() && part.split('.').all(|word| !word.is_empty() && word.chars().all(is_fine))
+    };
+    let parts = text.rsplit_once('@');
+    text.len() <= ADDRESS_MAX_BYTES
+        && parts.is_some_and(|(name, domain)| is_word(name, "!#$%&'*+-/=?^_`{|}~") && is_word(domain, "-"))
 }
 
 #[cfg(test)]

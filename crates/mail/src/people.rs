@@ -7,11 +7,7 @@ use belay_protocol::principal::Role;
 use belay_protocol::{AccessDecision, ChannelAccess, SessionKey};
 
 use crate::NAME;
-use crate::config::MailConfig;
-
-/// Longest address, in bytes. 200: a session key of 256 bytes has an address and the digest of a thread. RFC 5321
-/// allows 254.
-const ADDRESS_MAX_BYTES: usize = 200;
+use crate::config::{MailConfig, is_address};
 
 /// The length of the digest of a thread, in hexadecimal digits.
 pub(crate) const THREAD_DIGITS: usize = 32;
@@ -120,17 +116,6 @@ pub(crate) fn is_thread(text: &str) -> bool {
 /// Whether messages can be sent to a conversation of this name: the address of a person, in lower case.
 pub fn is_conversation(text: &str) -> bool {
     Conversation::parse(text).is_some()
-}
-
-/// Whether a text is an address, without a name and without quotes: letters, digits and a few marks of ASCII.
-pub(crate) fn is_address(text: &str) -> bool {
-    let is_word = |part: &str, marks: &str| {
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
-        !part.is_empty() && part.split('.').all(|word| !word.is_empty() && word.chars().all(is_fine))
-    };
-    let parts = text.rsplit_once('@');
-    text.len() <= ADDRESS_MAX_BYTES
-        && parts.is_some_and(|(name, domain)| is_word(name, "!#$%&'*+-/=?^_`{|}~") && is_word(domain, "-"))
 }
 
 #[cfg(test)]

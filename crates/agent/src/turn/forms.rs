@@ -14,6 +14,8 @@ use super::TurnJob;
 /// Tells the person who was asked, also one whose answer came before the interruption and may not have reached the
 /// server.
 ///
+/// Called after the briefing, whose tools decide which calls go on.
+///
 /// # Errors
 /// The store does not answer.
 ///

@@ -134,8 +134,7 @@ async fn carry_out(
     job: &TurnJob,
     background: Option<Arc<JobContext>>,
 ) -> Result<LoopOutcome, LoopError> {
-    let message =
-        context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
+    let message = context.messages.get(delegate.turn_start).map_or("", Message::text).to_owned();
     let briefing = match briefing_of(job).await {
         Ok(briefing) => briefing,
         Err(unread) => {
@@ -158,7 +157,6 @@ async fn carry_out(
             return Ok(LoopOutcome::Stopped(end));
         }
     }
-    // The tools of the briefing decide which calls go on.
     Box::pin(forms::end_lost(delegate, context, job)).await?;
     if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.request.work {
         let read = || routines::lightweight_task(&job.services.routines, id);

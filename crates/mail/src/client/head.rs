@@ -3,7 +3,7 @@
 use mail_parser::{DateTime, HeaderValue, Message, MessageParser};
 
 use super::thread::digest;
-use crate::people::is_address;
+use crate::config::is_address;
 
 /// Most bytes of a head that are read.
 pub(crate) const HEAD_MAX_BYTES: usize = 256 * 1024;

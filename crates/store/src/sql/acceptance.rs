@@ -129,9 +129,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     if let Some(place) = &input.place {
         node_mail::accepted(tx, place)?;
     }
-    if lane.hidden {
-        archive::set_hidden(tx, &lease.session, false)?;
-    }
+    archive::show(tx, &lease.session, lane.hidden)?;
     principals::note(tx, input, last_seen_at)?;
     if input.replaces_turn {
         edits::replace_turn(tx, &mut lane, &lease.session, input.at)?;
@@ -141,8 +139,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     }
     let run = Some(input.run_id);
     let event = |kind| NewEvent { at: input.at, session: Some(lease.session.clone()), run_id: run, kind };
-    let mut events = vec![event(EventKind::RunAccepted)];
-    events.extend(input.events.iter().cloned());
+    let mut events = [&[event(EventKind::RunAccepted)][..], &input.events].concat();
     if start {
         let message = Message::sent(&input.text, input.provenance.clone());
         begin_turn(tx, &lane, input.run_id, &input.history, &message, input.at)?;

@@ -35,6 +35,11 @@ pub(super) fn set_hidden(tx: &mut Tx<'_>, session: &SessionKey, hidden: bool) ->
     Ok(())
 }
 
+/// Lists a session again for its next run, if it is left out.
+pub(super) fn show(tx: &mut Tx<'_>, session: &SessionKey, is_hidden: bool) -> Done<()> {
+    if is_hidden { set_hidden(tx, session, false) } else { Ok(()) }
+}
+
 pub(super) fn transcript(conn: &Connection, thread: ThreadId, after: u64, limit: u32) -> Done<Vec<TranscriptLine>> {
     all(
         conn,
