@@ -134,7 +134,7 @@ async fn carry_out(
     job: &TurnJob,
     background: Option<Arc<JobContext>>,
 ) -> Result<LoopOutcome, LoopError> {
-    let message = context.messages.get(delegate.turn_start).map_or("", Message::text).to_owned();
+    let message = context.messages.get(delegate.turn_start).map(|asked| asked.text().to_owned()).unwrap_or_default();
     let briefing = match briefing_of(job).await {
         Ok(briefing) => briefing,
         Err(unread) => {
