@@ -177,7 +177,8 @@ impl Trial {
     pub(super) fn send(&mut self, scripts: impl IntoIterator<Item = Script>) -> Vec<Sent> {
         let open = self.gate();
         let sent = scripts.into_iter().map(|script| self.send_one(script)).collect();
-        open.send(()).unwrap();
+        // The gate itself is refused if jobs that were promised before fail again. On a slow machine their commit comes first.
+        let _ = open.send(());
         sent
     }
 
