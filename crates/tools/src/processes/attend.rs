@@ -32,8 +32,10 @@ pub(crate) struct Begun {
 pub(super) async fn attend(process: &Arc<Process>, begun: Begun, most: u64) -> End {
     let Begun { mut running, home, input } = begun;
     let (mut reading, mut writing) = (JoinSet::new(), JoinSet::new());
-    if let Some((out, err)) = running.take_output() {
-        reading.spawn(drain(process.clone(), out, err, most).in_current_span());
+    if let Some((mut out, mut err)) = running.take_output() {
+        let of = process.clone();
+        // With its result it returns the pipes. A process whose pipes were closed before would end by itself.
+        reading.spawn(async move { (drain(of, &mut out, &mut err, most).await, out, err) }.in_current_span());
     }
     if let Some(input) = input {
         writing.spawn(feed(process.clone(), input).in_current_span());
@@ -50,7 +52,7 @@ pub(super) async fn attend(process: &Arc<Process>, begun: Begun, most: u64) -> E
                 exit => End::Itself(exit),
             },
             Some(read) = reading.join_next(), if !reading.is_empty() => {
-                if let Some(by) = read.unwrap_or(Some(EndedBy::Crash)) {
+                if let Some(by) = read.map_or(Some(EndedBy::Crash), |(by, ..)| by) {
                     break End::Ended(by);
                 }
             }
