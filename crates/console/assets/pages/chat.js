@@ -50,7 +50,7 @@ function Sessions({ list, current, role, hidden, setHidden }) {
         <${Text} value=${one.title ?? one.session} />
         <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span
           class="state live">${one.open_runs} open</span>` : ''}</span></${Go}>
-      ${role === 'operator' && html`<${Act} kind="link" title=${hidden ? 'List it again' : 'Leave it out of lists until its next message'}
+      ${role === 'operator' && html`<${Act} kind="link"
         action=${() => put(path`sessions/${one.session}`, { hidden: !hidden })} done=${list.reload}>${hidden ? 'Show again' : 'Hide'}</${Act}>`}</li>`)}</ul>
     ${list.value && !found.length && html`<${Empty}>${words ? 'Press Enter to open it by its name.'
       : hidden ? 'No conversation is hidden.' : 'No conversation yet. Write the first message.'}</${Empty}>`}

@@ -13,8 +13,8 @@ const TIMES = [['hour 24h', '24 hours'], ['hour 48h', '48 hours'], ['hour 168h',
 const SPLITS = [['reason', 'Reason'], ['channel', 'Channel'], ['model', 'Model']];
 /** The query of each split but that by reason, and how it names an end. */
 const PARTS = {
-  channel: { query: { channels: true }, head: 'Channel', heading: 'Channels', of: (end) => end.channel },
-  model: { query: { models: true }, head: 'Model', heading: 'Models', of: ({ model }) => (model === '' ? 'no model' : model) },
+  channel: { query: { channels: true }, head: 'Channel', of: (end) => end.channel },
+  model: { query: { models: true }, head: 'Model', of: ({ model }) => (model === '' ? 'no model' : model) },
 };
 const STEP_MS = { hour: 3600e3, day: 86400e3 };
 
@@ -73,7 +73,7 @@ function Report({ report, split }) {
     <p>${number(all)} ${all === 1 ? 'run has' : 'runs have'} ended since ${exact(report.since)}.</p>
     ${all > 0 && html`<${Chart} periods=${periods} kinds=${part ? kindsOf(parts, ({ name }) => name, part.of)
       : kindsOf(reasons, (one) => `${words(one.reason)} (${one.status})`, (end) => `${end.reason} ${end.status}`, ({ key }) => key)} by=${report.by} split=${split} />`}
-    ${part && html`<h2>${part.heading}</h2><${Table} rows=${parts} keyOf=${(row) => row.name} empty="No run has ended in this time." lines columns=${[
+    ${part && html`<h2>${part.head}s</h2><${Table} rows=${parts} keyOf=${(row) => row.name} empty="No run has ended in this time." lines columns=${[
       [part.head, (row) => html`<${Text} value=${row.name} />`],
       ['Runs', (row) => number(row.count), 'number'],
       ['Completed', (row) => number(row.completed), 'number'],
