@@ -109,7 +109,7 @@ async fn runs_are_found_by_reason_and_date_and_followed() -> Result<()> {
     let daemon = home.start().await?;
     let done = daemon.ask("alice", "hello").await?;
     let stalled = daemon.send("bob", "hello").await?;
-    daemon.until(&stalled, "running").await?;
+    model.seen(2).await; // a run that is stopped before its request leaves the silent answer to the next one
     daemon.request("POST", &format!("/api/v1/runs/{stalled}/stop?wait_ms=10000"), None).await?;
     let stopped = daemon.finished(&stalled).await?;
     let reason = stopped["reason"].as_str().context("a reason")?.to_owned();
