@@ -62,17 +62,6 @@ pub(crate) fn sql(home: &Home, statement: &str) -> Result<Value> {
     Ok(serde_json::from_slice(&done.stdout)?)
 }
 
-/// Waits until the store has the result of each delivery. The platform has a message before Belay knows of it, and a plain yes
-/// or no answers the question of work only behind that.
-pub(crate) async fn settled(home: &Home) -> Result<()> {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while sql(home, "SELECT COUNT(*) FROM outbox WHERE state IN ('waiting', 'sending')")? != json!([[0]]) {
-        anyhow::ensure!(tokio::time::Instant::now() < deadline, "a delivery has no result");
-        tokio::time::sleep(Duration::from_millis(10)).await; // polling a real process: there is no clock to pause
-    }
-    Ok(())
-}
-
 #[tokio::test]
 async fn a_picture_reaches_a_model_that_sees_in_every_step_and_is_deleted_with_its_conversation() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("A dot.")).await;

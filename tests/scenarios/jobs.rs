@@ -20,6 +20,7 @@ async fn killed_in_the_middle_a_job_goes_on_and_its_result_comes_once() -> Resul
     say(&daemon, 1, "/job multiply").await?;
     assert!(texts(&api, 1).await[0].contains("is created"));
     model.seen(2).await;
+    home.settled().await?;
     daemon.kill().await?;
 
     let daemon = home.start().await?;

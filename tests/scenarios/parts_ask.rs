@@ -10,8 +10,6 @@ use belay_tests::model_server::{Answer, ModelServer};
 use belay_tests::person::{home, say, texts};
 use serde_json::{Value, json};
 
-use crate::attachments::settled;
-
 /// A call that adds a line to a file of the workspace, so that a repetition is visible.
 fn adds_line() -> Answer {
     Answer::call("run_command", json!({"argv": ["sh", "-c", "echo line >> lines.txt"]}))
@@ -66,7 +64,7 @@ async fn a_subagent_asks_where_the_person_is_and_acts_after_a_plain_yes() -> Res
     assert!(!told[0].contains("always"), "{told:?}");
     assert!(api.sent()[0]["reply_markup"].to_string().contains("inline_keyboard"), "{:?}", api.sent()[0]);
     assert_eq!(lines(&home), "", "nothing happens before the answer");
-    settled(&home).await?;
+    home.settled().await?;
     say(&daemon, 2, "yes").await?;
     let told = texts(&api, 3).await;
     assert!(told[1..].iter().any(|told| told.contains("Approved.")), "{told:?}");
@@ -89,6 +87,7 @@ async fn a_step_of_a_plan_asks_survives_kills_and_acts_once() -> Result<()> {
     assert!(told[1].contains("Step 1 of the plan of Job “add a line”"), "{told:?}");
     let id = id_in(&told[1])?;
     for killed in 1..=2 {
+        home.settled().await?;
         daemon.kill().await?; // more kills than jobs.max_crashes allows for a job that works
         daemon = home.start().await?;
         model.seen(2 + killed).await;
@@ -126,6 +125,7 @@ async fn a_lightweight_routine_asks_its_owner_over_a_kill_and_its_grants_can_be_
     assert!(question.contains("Routine “watch” asks:") && question.contains("echo line"), "{told:?}");
     assert!(home.workspace().join("notes/a.txt").exists(), "the granted call asked nobody");
     let id = id_in(question)?;
+    home.settled().await?;
     daemon.kill().await?;
     daemon = home.start().await?;
     let waits = until_waiting(&daemon, 1).await?;

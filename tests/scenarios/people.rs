@@ -61,6 +61,7 @@ async fn a_stranger_gets_a_code_once_and_an_operator_admits_and_removes_the_pers
     assert_eq!(listed["pending"][0]["id"], "99", "{listed}");
     assert!(!listed.to_string().contains(&code), "{listed}");
     // The code survives a crash, and the stranger gets no other.
+    home.settled().await?;
     daemon.kill().await?;
     let daemon = home.start().await?;
     deliver(&daemon, &private_message(5, 99, "calculate 4+4")).await?;
@@ -76,6 +77,7 @@ async fn a_stranger_gets_a_code_once_and_an_operator_admits_and_removes_the_pers
     assert!(texts(&api, 7).await[6].contains("There is no such code"), "a code is valid once");
 
     // The admission is durable, holds for the private chat alone, and makes no operator.
+    home.settled().await?;
     daemon.kill().await?;
     let daemon = home.start().await?;
     deliver(&daemon, &private_message(9, 99, "calculate 6+6")).await?;

@@ -15,6 +15,7 @@ async fn killed_in_the_middle_a_routine_run_goes_on_and_what_it_says_comes_once(
     let made = texts(&api, 1).await;
     assert!(made[0].contains("watch") && made[0].contains("UTC"), "{made:?}");
     model.seen(1).await;
+    home.settled().await?;
     daemon.kill().await?;
 
     let daemon = home.start().await?;

@@ -40,6 +40,7 @@ async fn two_persons_approve_a_command_also_over_a_kill_between_their_answers() 
     assert!(asked["text"].as_str().unwrap_or_default().contains("echo line"), "{asked}");
     assert!(asked["reply_markup"].to_string().contains("inline_keyboard"), "{asked}");
     assert_eq!(lines(), "");
+    home.settled().await?;
     daemon.kill().await?;
 
     let daemon = home.start().await?;

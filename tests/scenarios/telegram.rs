@@ -43,6 +43,7 @@ async fn the_same_update_delivered_five_times_is_answered_once() -> Result<()> {
     let sent = api.messages(1).await;
     assert!(sent[0]["text"].as_str().unwrap_or_default().contains("391"), "{sent:?}");
     // After a crash the platform delivers it again.
+    home.settled().await?;
     daemon.kill().await?;
     let daemon = home.start().await?;
     assert_eq!(hook(&daemon.url, Some(SECRET), &update).await?, 200);
@@ -182,6 +183,7 @@ async fn work_of_somebody_who_is_taken_off_the_list_does_not_go_on_after_a_resta
     model.seen(1).await;
     let routine = asked(&home, &["routines", "show", "look", "--json"]).await?;
     assert_eq!(routine["creator"], json!({"principal": "43", "authority": "conversation", "relayed": false}));
+    home.settled().await?;
     daemon.kill().await?;
 
     let home = home.set("channels.telegram.allow", json!([42]));

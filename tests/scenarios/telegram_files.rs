@@ -98,6 +98,7 @@ async fn a_crash_during_the_download_leaves_the_message_to_the_next_start_which_
     // Another conversation does not wait for the download.
     api.update(private_message(2, 43, "hello"));
     api.messages(1).await;
+    home.settled().await?;
     daemon.kill().await?;
 
     api.file("one", Some(STANDARD.decode(PNG)?));
@@ -108,6 +109,7 @@ async fn a_crash_during_the_download_leaves_the_message_to_the_next_start_which_
     api.update(private_media(1, 42, "photo", photo("one")));
     api.update(private_message(3, 42, "and now?"));
     api.messages(3).await;
+    home.settled().await?;
     daemon.kill().await?;
     let daemon = home.start().await?;
     api.update(private_message(4, 42, "once more"));

@@ -7,8 +7,6 @@ use belay_tests::model_server::{Answer, ModelServer};
 use belay_tests::person::{home, say, texts};
 use serde_json::{Value, json};
 
-use crate::attachments::settled;
-
 /// A call that adds a line to a file of the workspace, so that a repetition is visible.
 fn adds_line() -> Answer {
     Answer::call("run_command", json!({"argv": ["sh", "-c", "echo line >> lines.txt"]}))
@@ -65,6 +63,7 @@ async fn a_job_asks_its_creator_survives_kills_and_acts_once_after_a_yes() -> Re
     assert!(api.sent()[1]["reply_markup"].to_string().contains("inline_keyboard"), "{:?}", api.sent()[1]);
     let id = id_in(&told[1])?;
     for _ in 0..3 {
+        home.settled().await?;
         daemon.kill().await?; // more kills than jobs.max_crashes allows for a job that works
         daemon = home.start().await?;
         let waits = until_waiting(&daemon, 1).await?;
@@ -95,7 +94,7 @@ async fn a_plain_no_answers_while_the_question_is_the_newest_message_and_the_mod
     let daemon = home.start().await?;
     say(&daemon, 1, "/job add a line").await?;
     texts(&api, 2).await;
-    settled(&home).await?;
+    home.settled().await?;
     say(&daemon, 2, "no").await?;
     let told = texts(&api, 4).await;
     assert!(told[2..].iter().any(|told| told.contains("Denied.")), "{told:?}");
@@ -277,7 +276,7 @@ async fn a_grant_overrides_neither_untrusted_content_nor_a_rule_that_refuses() -
     assert!(told[1].contains("untrusted content"), "{told:?}");
     assert!(last_request(&model).contains("of the configuration refuses this call"));
     assert_eq!(lines(&home), "line\n", "the first line was granted");
-    settled(&home).await?;
+    home.settled().await?;
     say(&daemon, 2, "no").await?;
     texts(&api, 4).await;
     assert_eq!(lines(&home), "line\n");

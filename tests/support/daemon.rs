@@ -128,6 +128,41 @@ impl Home {
         path
     }
 
+    /// A number out of the store, whichever engine it has: the only value of the only row of a query.
+    ///
+    /// # Errors
+    /// The query failed, or its result is no number.
+    pub fn count(&self, query: &str) -> Result<u64> {
+        let printed = match &self.database {
+            Some(database) => database.sql(query)?,
+            None => self.of_sqlite(query)?,
+        };
+        printed.trim().parse().with_context(|| format!("no number: {printed}"))
+    }
+
+    fn of_sqlite(&self, query: &str) -> Result<String> {
+        let script = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1], 30) as db:\n    \
+                      print(db.execute(sys.argv[2]).fetchone()[0])";
+        let database = self.path().join("data/belay/belay.db");
+        let done = std::process::Command::new("python3").args(["-c", script]).arg(database).arg(query).output()?;
+        anyhow::ensure!(done.status.success(), "{done:?}");
+        Ok(String::from_utf8(done.stdout)?)
+    }
+
+    /// Waits until the store has the result of each delivery. The platform has a message before Belay knows of it: a daemon
+    /// that is killed in between tells the person of a delivery without a result, or delivers again.
+    ///
+    /// # Errors
+    /// A delivery still has no result after [`PATIENCE`].
+    pub async fn settled(&self) -> Result<()> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while self.count("SELECT COUNT(*) FROM outbox WHERE state IN ('waiting', 'sending')")? != 0 {
+            anyhow::ensure!(tokio::time::Instant::now() < deadline, "a delivery has no result");
+            tokio::time::sleep(Duration::from_millis(10)).await; // polling a real process: there is no clock to pause
+        }
+        Ok(())
+    }
+
     /// A command of the binary in this home, with nothing of the caller's environment that could change what it does.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.program.clone().unwrap_or_else(binary));
