@@ -84,9 +84,11 @@ fmt: ## develop: Format the code
 fmt-check:
 	$(CARGO) fmt --all --check
 
+# The channel e-mail is in no default build, so it is checked by itself.
 .PHONY: lint
 lint:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --package belay-mail --features client --all-targets -- -D warnings
 
 # Has `cargo doc` check the libraries as `make lint` does, whose results it then finds: these are what cargo-clippy sets for `-D warnings`.
 # With other ones it would check each library once more.

@@ -33,7 +33,7 @@ from gate.machines import booted, image, prepare_image, prepare_service
 from gate.output import ALL, ROOT, environment_of, say
 from gate.progress import PROGRESS, clock
 from gate.quick import left_out, quick
-from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust, small
+from gate.rust import OFFICIAL_MCP, build, examples, mail_client, mcp_servers, rust, small
 from gate.scripts import (
     acp_client,
     adapter_example,
@@ -79,7 +79,7 @@ def first(suites, budget_program, environment):
     clients_of_models = (clients, responses_client, anthropic_client, langchain_client)
     clients_of_api = (*clients_of_models, websocket_clients, adapter_example, bot_example, mcp_client, acp_client, mcp_oauth, mcp_tasks, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
-    return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
+    return jobs + [(job, environment) for job in (mail_client, examples, *clients_of_api, *watched, crashes)]
 
 
 def run(tally, jobs):

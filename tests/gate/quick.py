@@ -3,7 +3,7 @@
 import dataclasses
 
 from gate.install import which
-from gate.rust import OFFICIAL_MCP, examples, rust
+from gate.rust import OFFICIAL_MCP, examples, mail_client, rust
 
 # Without bubblewrap a test that needs it fails, and mostly says so in its output: then it counts as skipped.
 MISSING = "bubblewrap"
@@ -95,7 +95,7 @@ def without_bubblewrap(tally, *arguments):
 
 def quick(suites, environment):
     """The suites, each with its arguments, and what of them is left out because bubblewrap is missing."""
-    jobs, without = [(examples, environment)], []
+    jobs, without = [(mail_client, environment), (examples, environment)], []
     run = rust if which("bwrap") else without_bubblewrap
     for suite in suites:
         arguments = ["--skip", OFFICIAL_MCP] if suite["target"] == "programs" else []

@@ -27,6 +27,7 @@ class Quick(unittest.TestCase):
         everything = {job.__name__ for job, *_ in [*first(SUITES, "budget", {}), *last({}, None, None)]}
         self.assertEqual(runs | set(quick.LEFT_OUT), everything)
         self.assertEqual(runs & set(quick.LEFT_OUT), set())
+        self.assertIn("mail_client", runs, "no default build has the channel e-mail")
 
     def test_tests_of_the_sandbox_need_bubblewrap(self):
         for bubblewrap, expected in (("/usr/bin/bwrap", ["programs", "confined", "scenarios"]), (None, ["programs", "scenarios"])):

@@ -21,6 +21,8 @@ LONGEST = ["suite", "scenarios", "outer_loop", "belay_tools", "http", "programs"
 SMALL = ("conversation::", "parts::", "stopping::", "surviving::")
 # Tests by the official MCP SDK, in the test binary `programs`: a suite of their own, since they need the SDK.
 MCP_SUITE = "official MCP SDK"
+# The channel e-mail is in no default build.
+MAIL = "the client of e-mail"
 OFFICIAL_MCP = "mcp::official::"
 
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; .*finished in ([\d.]+)s")
@@ -101,6 +103,23 @@ def small(tally, suite, environment):
         return outcome_of([suite["file"], *selected], cwd=str(suite["folder"]), env=variables)
 
     tally.suite(name, once)
+
+
+def mail_client(tally, environment):
+    """Builds the tests of the channel e-mail, which the default build lacks, and runs them. They need no server.
+
+    Its package alone: with the workspace, its libraries would have half of the workspace built again.
+    """
+    begin = time.monotonic()
+    command = cargo("test", "--locked", "--quiet", "--package", "belay-mail", "--features", "client", "--lib", "--no-run", "--message-format=json-render-diagnostics")
+    process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    built = (json.loads(line) for line in process.stdout.splitlines())
+    files = [message["executable"] for message in built if message.get("executable") and message["profile"]["test"]]
+    if process.returncode != 0 or len(files) != 1:
+        tally.add(MAIL, 0, 1, 0, time.monotonic() - begin, " (not built)")
+        return
+    suite = {"target": "belay_mail", "file": files[0], "folder": ROOT / "crates" / "mail", "programs": files}
+    rust(tally, suite, MAIL, [], environment)
 
 
 def selecting(arguments):

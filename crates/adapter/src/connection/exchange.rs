@@ -42,7 +42,7 @@ pub(super) struct Exchange<'a> {
 enum Event {
     /// A message has its acknowledgement.
     Settled(Settled),
-    /// The oldest pending message has left: the agent has it, or takes none any more.
+    /// The agent has the oldest pending message, or takes none any more, and all have left.
     HandedOver,
     /// A frame is to be written; `None`: a newer connection writes them now.
     Write(Option<Frame>),
@@ -92,9 +92,14 @@ impl<'a> Exchange<'a> {
         tokio::select! {
             Some(settled) = self.acks.next() => Event::Settled(settled),
             permit = self.served.inbox.reserve(), if !self.pending.is_empty() => {
-                if let (Ok(permit), Some(envelope)) = (permit, self.pending.pop_front()) {
-                    permit.send(envelope);
-                } // else intake has ended: the dropped envelope says so
+                match permit {
+                    Ok(permit) => {
+                        if let Some(oldest) = self.pending.pop_front() {
+                            permit.send(oldest);
+                        }
+                    }
+                    Err(_) => self.pending.clear(), // intake has ended: each dropped envelope says so
+                }
                 Event::HandedOver
             }
             frame = frames.recv() => Event::Write(frame),

@@ -1,27 +1,36 @@
-//! The code blocks of Markdown with their fences, and its other blocks and spans.
+//! The code blocks of Markdown with their fences, and its code spans with their ticks.
 
 use std::ops::Range;
 
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag};
+use super::layout::Parts;
+use super::structure::Block;
+use super::{Code, Unit};
 
-/// The fences of a code block.
+/// The marks around a code.
 pub(super) struct Fence {
     /// Its content.
     pub(super) content: Range<usize>,
-    /// The line that opens it, with what is before it on the line.
-    pub(super) open: String,
+    /// The marks that open it: of a block, the line with what is before it.
+    open: String,
     /// The same for a later piece.
-    pub(super) again: String,
-    /// The line that closes it.
-    pub(super) close: String,
+    again: String,
+    /// The marks that close it: of a block, a line.
+    close: String,
+    /// The ticks or tildes alone.
+    mark: String,
+    kind: Kind,
 }
 
-/// A code block in the text as it was written.
-pub(super) struct Block {
-    pub(super) range: Range<usize>,
-    /// The opening fence, without the language.
-    mark: String,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Block,
+    /// A block whose fences are too long for each part.
+    LongBlock,
+    Inline,
 }
+
+/// The ticks of a part of a block, at least.
+const BLOCK_TICKS_MIN: usize = 3;
 
 impl Fence {
     /// `line`: the start of the line with the opening fence. `None`: it has no content.
@@ -42,37 +51,87 @@ impl Fence {
             open: format!("{before}{fence}\n"),
             again: format!("{indent}{fence}\n"),
             close: format!("\n{indent}{}", block.mark),
+            mark: block.mark.clone(),
+            kind: Kind::Block,
         })
+    }
+
+    /// Reads a code span with its ticks.
+    pub(super) fn inline(markdown: &str, span: &Range<usize>) -> Option<Self> {
+        let whole = &markdown[span.clone()];
+        let mark = &whole[..whole.len() - whole.trim_start_matches('`').len()];
+        let inner = whole.strip_prefix(mark)?.strip_suffix(mark).filter(|inner| !inner.is_empty())?;
+        // A renderer removes one space at each side.
+        let padded = inner.strip_prefix(' ').and_then(|inner| inner.strip_suffix(' '));
+        let pad = if padded.is_some_and(|inner| !inner.trim().is_empty()) { " " } else { "" };
+        let before = mark.len() + pad.len();
+        Some(Self {
+            content: span.start + before..span.end - before,
+            open: format!("{mark}{pad}"),
+            again: String::new(), // see `marks`
+            close: format!("{pad}{mark}"),
+            mark: mark.to_owned(),
+            kind: Kind::Inline,
+        })
+    }
+
+    /// The same with its content at another place.
+    pub(super) fn moved(self, content: Range<usize>) -> Self {
+        Self { content, ..self }
+    }
+
+    /// The same for parts, each of which gets fences of its own if these need more than `max` units. `None`: these need
+    /// more too.
+    pub(super) fn bounded(mut self, content: &str, unit: Unit, max: usize) -> Option<Self> {
+        if self.around(unit) > max {
+            self.kind = Kind::LongBlock;
+            let fits = self.besides(unit) + 2 * BLOCK_TICKS_MIN <= max;
+            (fits && self.mark.starts_with('`') && longest_ticks(content) < self.mark.len()).then_some(self)
+        } else {
+            Some(self)
+        }
+    }
+
+    /// Its content as a code, at a place of the layout.
+    pub(super) fn code(&self, range: Range<usize>, unit: Unit) -> Code {
+        let parts = match self.kind {
+            Kind::Block => Parts::Same,
+            Kind::LongBlock => Parts::Ticks { least: BLOCK_TICKS_MIN, besides: self.besides(unit) },
+            Kind::Inline => Parts::Ticks { least: 1, besides: 2 }, // a space at each side
+        };
+        Code { range, around: self.around(unit), parts, is_inline: self.kind == Kind::Inline }
+    }
+
+    /// The marks before and behind a part.
+    pub(super) fn marks(&self, part: &str, is_first: bool, is_last: bool) -> (String, String) {
+        let open = if is_first { &self.open } else { &self.again };
+        let is_whole = is_first && is_last;
+        let ticks = |least: usize| "`".repeat(least.max(longest_ticks(part) + 1));
+        match self.kind {
+            Kind::LongBlock if !is_whole => {
+                let ticks = ticks(BLOCK_TICKS_MIN);
+                (open.replacen(&self.mark, &ticks, 1), self.close.replacen(&self.mark, &ticks, 1))
+            }
+            Kind::Inline if !is_whole => {
+                let ticks = ticks(1);
+                let ends = |of: char| part.starts_with(of) || part.ends_with(of);
+                let pad = if ends(' ') || ends('`') { " " } else { "" };
+                (format!("{ticks}{pad}"), format!("{pad}{ticks}"))
+            }
+            _ => (open.clone(), self.close.clone()),
+        }
+    }
+
+    fn around(&self, unit: Unit) -> usize {
+        unit.count(&self.open).max(unit.count(&self.again)) + unit.count(&self.close)
+    }
+
+    /// The units of its marks without the ticks.
+    fn besides(&self, unit: Unit) -> usize {
+        self.around(unit) - 2 * self.mark.len()
     }
 }
 
-/// The fenced code blocks, the starts of blocks, and the spans with marks.
-pub(super) fn structure(markdown: &str) -> (Vec<Block>, Vec<usize>, Vec<Range<usize>>) {
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let (mut blocks, mut starts, mut spans) = (Vec::new(), Vec::new(), Vec::<Range<usize>>::new());
-    for (event, range) in Parser::new_ext(markdown, options).into_offset_iter() {
-        match event {
-            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_))) => {
-                let marks = &markdown[range.clone()];
-                let mark = marks
-                    .chars()
-                    .next()
-                    .map_or(String::new(), |first| marks.chars().take_while(|c| *c == first).collect());
-                blocks.push(Block { range, mark });
-            }
-            Event::Start(Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::Link { .. } | Tag::Image { .. })
-            | Event::Code(_)
-                if spans.last().is_none_or(|last| last.end <= range.start) =>
-            {
-                spans.push(range); // the outermost one
-            }
-            Event::Start(
-                Tag::Paragraph | Tag::Heading { .. } | Tag::BlockQuote(_) | Tag::Item | Tag::Table(_) | Tag::HtmlBlock,
-            )
-            | Event::Rule => starts.push(range.start),
-            _ => {}
-        }
-    }
-    starts.sort_unstable();
-    (blocks, starts, spans)
+fn longest_ticks(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }

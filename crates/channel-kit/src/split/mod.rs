@@ -3,9 +3,12 @@
 //! The text of a [`Layout`] is cut, in the unit of the platform. [`markdown`] makes pieces of Markdown, for platforms
 //! that take it; Telegram cuts the text that it shows.
 
+mod escapes;
 mod fences;
 mod layout;
+mod lengths;
 pub mod markdown;
+mod structure;
 
 use std::ops::Range;
 
@@ -64,9 +67,12 @@ pub fn cut(layout: &Layout, limits: Limits) -> Vec<Range<usize>> {
     let mut start = skip_space(layout, 0);
     while start < text.len() {
         let max = if ranges.is_empty() { limits.first } else { limits.rest };
+        let max = max.saturating_sub(usize::from(layout.escape_at(start).is_some()));
         let reach = layout.reach(start, limits.unit, max);
-        let end = if reach == text.len() { reach } else { best_cut(layout, start..reach, limits.unit, max) };
-        let used = start + text[start..end].trim_end().len();
+        let best = || Some(best_cut(layout, start..reach, limits.unit, max));
+        let fits = |at: &usize| layout.fits(&(start..*at), limits.unit, max);
+        let end = if reach == text.len() { reach } else { best().filter(fits).unwrap_or(reach) };
+        let used = layout.trimmed_end(start..end);
         if used > start {
             ranges.push(start..used);
         }
@@ -75,22 +81,19 @@ pub fn cut(layout: &Layout, limits: Limits) -> Vec<Range<usize>> {
     ranges
 }
 
-/// The start of the next piece: after the space at the cut. In a code block the indentation stays.
+/// The start of the next piece: after the space at the cut. In a code block the indentation stays, and in a code span all
+/// space.
 fn skip_space(layout: &Layout, at: usize) -> usize {
     let rest = &layout.text()[at..];
-    let skipped = match layout.code_at(at) {
-        Some(_) => rest.trim_start_matches('\n'),
-        None => {
-            let trimmed = rest.trim_start();
-            let to = at + rest.len() - trimmed.len();
-            // When space before a code block is skipped, the indentation of the block's first line stays.
-            match layout.code_at(to) {
-                Some(code) if code.range.start > at => &layout.text()[code.range.start..],
-                _ => trimmed,
-            }
-        }
-    };
-    layout.text().len() - skipped.len()
+    let after = |trimmed: &str| at + rest.len() - trimmed.len();
+    let to = after(rest.trim_start());
+    match layout.codes_after(at).first() {
+        Some(code) if code.range.start <= at && code.is_inline => at,
+        Some(code) if code.range.start <= at => after(rest.trim_start_matches('\n')),
+        // When space before a code is skipped, that at the start of the code stays.
+        Some(code) => to.min(code.range.start),
+        None => to,
+    }
 }
 
 /// Selects where to cut within the range that fits. In order of preference: before a block, after a line, a sentence, a
@@ -100,7 +103,7 @@ fn best_cut(layout: &Layout, fits: Range<usize>, unit: Unit, max: usize) -> usiz
     if let Some(border) = layout.last_border(&fits) {
         let is_long_enough = border - fits.start >= fits.len() / 4;
         // A code block that fits into a message is never cut, however short the piece before it.
-        let fits_alone = |code: &Code| unit.count(&text[code.range.clone()]) + code.around <= max;
+        let fits_alone = |code: &Code| !code.is_inline && unit.count(&text[code.range.clone()]) + code.around <= max;
         if is_long_enough || layout.code_at(border).is_some_and(fits_alone) {
             return border;
         }

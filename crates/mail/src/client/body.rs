@@ -42,14 +42,22 @@ pub(crate) fn read(mail: &[u8], files_max: usize) -> Result<Content, &'static st
         return Err(why);
     }
     let message = MessageParser::default().parse(mail).ok_or("it is no mail")?;
-    let mut content = Content { text: text(&message), ..Content::default() };
+    let (text, others) = text(&message);
+    let mut content = Content { text, ..Content::default() };
     let cut = content.text.floor_char_boundary(TEXT_MAX_BYTES);
     content.left_out = content.text.len() - cut;
     content.text.truncate(cut);
     let mut unnamed = 0_usize;
-    for part in message.attachments() {
-        let is_mail = matches!(part.body, PartType::Message(_));
-        let name = part.attachment_name().unwrap_or(if is_mail { "mail.eml" } else { "file" }).to_owned();
+    let mut files: Vec<u32> = others.into_iter().chain(message.attachments.iter().copied()).collect();
+    files.sort_unstable();
+    for part in files.into_iter().filter_map(|id| message.part(id)) {
+        let unnamed_file = match part.body {
+            PartType::Message(_) => "mail.eml",
+            PartType::Text(_) => "text.txt",
+            PartType::Html(_) => "text.html",
+            _ => "file",
+        };
+        let name = part.attachment_name().unwrap_or(unnamed_file).to_owned();
         if content.files.len() == files_max && content.more.len() == MORE_MAX {
             unnamed += 1;
         } else if content.files.len() == files_max {
@@ -64,70 +72,23 @@ pub(crate) fn read(mail: &[u8], files_max: usize) -> Result<Content, &'static st
     Ok(content)
 }
 
-/// The text of a mail: its plain parts, or those of HTML if the plain ones are empty.
-fn text(message: &Message<'_>) -> String {
-    let of = |ids: &[u32]| {
-        let parts = ids.iter().filter_map(|id| message.part(*id)).filter_map(|part| match &part.body {
-            PartType::Text(text) => Some(text.to_string()),
-            PartType::Html(html) => Some(hypertext::text(html)),
-            _ => None,
-        });
-        let text = parts.collect::<Vec<_>>().join("\n");
-        belay_text::removed(&text).trim().to_owned()
+/// The words of the sender: the first text without a file name, or that of HTML if the plain one is empty. And the other
+/// texts of the body that are not empty. Their disposition may be inline, but anybody may have written them: they are
+/// files.
+fn text(message: &Message<'_>) -> (String, Vec<u32>) {
+    let of = |id: u32| match message.part(id).map(|part| &part.body) {
+        Some(PartType::Text(text)) => belay_text::removed(text).trim().to_owned(),
+        Some(PartType::Html(html)) => belay_text::removed(&hypertext::text(html)).trim().to_owned(),
+        _ => String::new(),
     };
-    let plain = of(&message.text_body);
-    if plain.is_empty() { of(&message.html_body) } else { plain }
+    let has_no_name = |id: &u32| message.part(*id).is_some_and(|part| part.attachment_name().is_none());
+    let words = |body: &[u32]| body.iter().copied().find(has_no_name);
+    let plain = words(&message.text_body).map(of).unwrap_or_default();
+    let body = if plain.is_empty() { &message.html_body } else { &message.text_body };
+    let first = words(body);
+    let others = body.iter().copied().filter(|id| Some(*id) != first && !of(*id).is_empty()).collect();
+    (if plain.is_empty() { first.map(of).unwrap_or_default() } else { plain }, others)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mail(head: &str, body: &str) -> Vec<u8> {
-        format!("From: ann@example.org\nMIME-Version: 1.0\n{head}\n\n{body}").replace('\n', "\r\n").into_bytes()
-    }
-
-    #[test]
-    fn mails_of_known_programs_are_read() {
-        let alternative = "--b\nContent-Type: text/plain; charset=\"UTF-8\"\n\
-                           Content-Transfer-Encoding: quoted-printable\n\nGr=C3=BC=C3=9Fe\n\
-                           --b\nContent-Type: text/html\n\n<p>other</p>\n--b--\n";
-        for (head, body, text) in [
-            ("Content-Type: text/plain; charset=utf-8; format=flowed", "hello\n", "hello"),
-            ("Content-Type: multipart/alternative; boundary=\"b\"", alternative, "Grüße"),
-            ("Content-Type: text/plain; charset=iso-8859-15\nContent-Transfer-Encoding: base64", "5Pb8pA==", "äöü€"),
-            ("Content-Type: text/plain; charset=unknown-8", "hello", "hello"),
-            ("Content-Type: text/html", "<p>Yes</p><blockquote>do it</blockquote>", "Yes\n> do it"),
-            ("Subject: no type", "hello", "hello"),
-        ] {
-            assert_eq!(read(&mail(head, body), 5).expect("read").text, text, "{head}");
-        }
-    }
-
-    #[test]
-    fn files_are_bounded_and_named() {
-        let part = |name: &str| {
-            format!("--b\nContent-Type: application/pdf\nContent-Disposition: attachment; filename=\"{name}\"\n\nx\n")
-        };
-        let body = format!("--b\nContent-Type: text/plain\n\nsee\n{}{}--b--\n", part("a.pdf"), part("b.pdf"));
-        let found = read(&mail("Content-Type: multipart/mixed; boundary=b", &body), 1).expect("read");
-        assert_eq!((found.text.as_str(), found.more), ("see", vec!["b.pdf".to_owned()]));
-        assert_eq!(found.files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["a.pdf"]);
-        let body = format!("{}--b--\n", part("a.pdf").repeat(MORE_MAX + 6));
-        let found = read(&mail("Content-Type: multipart/mixed; boundary=b", &body), 1).expect("read");
-        assert_eq!((found.more.len(), found.more.last().map(String::as_str)), (MORE_MAX + 1, Some("5 more files")));
-    }
-
-    #[test]
-    fn a_mail_of_parts_alone_is_refused_and_a_long_text_is_cut() {
-        let parts = mail("Content-Type: multipart/mixed; boundary=b", &"--b\n\n".repeat(10_000));
-        assert_eq!(read(&parts, 5), Err("it has too many parts"));
-        let long = read(&mail("Subject: x", &"ä".repeat(TEXT_MAX_BYTES)), 5).expect("read");
-        assert!(long.text.len() <= TEXT_MAX_BYTES && long.left_out >= TEXT_MAX_BYTES - 1, "{}", long.left_out);
-        let nested = (0..40).fold("hello".to_owned(), |inner, at| {
-            format!("Content-Type: multipart/mixed; boundary=b{at}\n\n--b{at}\n{inner}\n--b{at}--\n")
-        });
-        let nested = format!("From: ann@example.org\n{nested}");
-        assert!(read(nested.as_bytes(), 5).is_ok());
-    }
-}
+mod tests;

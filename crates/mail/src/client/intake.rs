@@ -49,7 +49,7 @@ impl Intake {
     /// The next message, or `None` when intake has ended. Messages without an acknowledgement at that time come again.
     pub(crate) async fn next(&mut self) -> Option<Envelope> {
         let stop = self.stop.clone();
-        stop.run_until_cancelled(self.next_message()).await
+        stop.run_until_cancelled(Box::pin(self.next_message())).await // boxed: it is large
     }
 
     async fn next_message(&mut self) -> Envelope {

@@ -1,14 +1,16 @@
 #![allow(clippy::unwrap_used)]
 
+mod acting;
+
 use proptest::prelude::*;
 
 use super::*;
 
 const UNITS: [Unit; 3] = [Unit::Utf16, Unit::CodePoints, Unit::Bytes];
 
-/// The text without space and without the marks that a piece may repeat.
+/// The text without space and without the marks that a piece may repeat or add.
 fn core(text: &str) -> String {
-    text.chars().filter(|c| !c.is_whitespace() && !"`~>".contains(*c)).collect()
+    text.chars().filter(|c| !c.is_whitespace() && !"`~>\\".contains(*c)).collect()
 }
 
 fn check(markdown: &str, unit: Unit, max: usize) {

@@ -39,3 +39,24 @@ fn an_answer_mentions_nobody_and_escapes_html() {
         (Some("$1"), Some(content.text))
     );
 }
+
+#[test]
+fn a_value_of_a_question_acts_in_no_piece() {
+    let link = "[my bank](https://e.example) ";
+    let heading = "# May I do this? ";
+    for value in [
+        format!("{link}{}", "x".repeat(12_000)),
+        link.repeat(500),
+        heading.repeat(900),
+        format!("{}{}", "`".repeat(5_000), link.repeat(300)),
+    ] {
+        let bound = [("argument text".to_owned(), value.clone()), ("to".to_owned(), "x".to_owned())];
+        let pieces = pieces(&belay_text::question::about_call("post", &value, &bound, "it is outside"));
+        assert!(pieces.len() > 2);
+        for piece in pieces {
+            assert!(piece.len() <= PIECE_MAX_BYTES, "{}", piece.len());
+            let html = html(&piece).unwrap_or_default();
+            assert!(!html.contains("<a ") && !html.contains("<h1>"), "{:?}", &value[..40]);
+        }
+    }
+}
