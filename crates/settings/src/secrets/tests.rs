@@ -51,6 +51,32 @@ fn a_secret_that_cannot_be_used_is_a_problem_that_does_not_show_it() {
 }
 
 #[test]
+fn a_file_of_a_secret_that_may_never_end_is_refused_without_reading_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let within = |name: &str| dir.path().join(name);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, within("pipe"), mode).unwrap();
+    std::fs::write(within("key"), "hush\n").unwrap();
+    for (to, link) in [("pipe", "link-to-pipe"), ("key", "openai_api_key")] {
+        std::os::unix::fs::symlink(within(to), within(link)).unwrap();
+    }
+    for (path, words) in [
+        (within("pipe"), "is no regular file"),
+        (within("link-to-pipe"), "is no regular file"),
+        ("/dev/zero".into(), "is no regular file"),
+        (within(""), "Is a directory"),
+    ] {
+        let problem = find(&Names { file: Some(&path), ..NAMES }, &Environment::default()).unwrap_err().to_string();
+        let is_named = problem.contains("llm.api_key_file") && problem.contains(path.to_str().unwrap());
+        assert!(is_named && problem.contains(words), "{problem}");
+    }
+    let credentials = Environment::from([("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap())]);
+    let problem = find(&Names { credential: "pipe", ..NAMES }, &credentials).unwrap_err().to_string();
+    assert!(problem.contains("the systemd credential pipe") && problem.contains("is no regular file"), "{problem}");
+    assert_eq!(found(&NAMES, &credentials).as_deref(), Some("hush"), "a link to a regular file");
+}
+
+#[test]
 fn once_the_settings_name_a_key_no_other_one_is_sent() {
     let env = Environment::from([("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("MINE", "m")]);
     for (provider, named, keys) in [
