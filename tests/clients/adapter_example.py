@@ -175,6 +175,20 @@ def a_question_is_answered_by_a_button_of_somebody_who_may(belay):
         platform.delivered()
 
 
+@test
+def a_text_that_the_person_did_not_write_commands_and_answers_nothing(belay):
+    with Platform(belay) as platform:
+        assert platform.say("asks", 'call run_command {"argv": ["uname", "-n"]}')["result"] == "accepted"
+        while "question" not in platform.delivered():
+            pass
+        for mark in ("bot", "forwarded"):
+            for text in ("/freeze", "/status", "yes"):
+                ack = platform.say(f"{mark} {text}", text, **{mark: True})
+                assert ack["result"] == "accepted", (mark, text, ack)
+        assert platform.say("own no", "no")["result"] == "command", "the question is still open"
+        assert platform.say("own stop", "/stop")["result"] == "command"
+
+
 class Person:
     """A person on IRC, by lines."""
 
