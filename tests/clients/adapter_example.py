@@ -29,12 +29,12 @@ from belay_process import Belay, until  # noqa: E402
 
 BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
 NGIRCD = os.environ.get("NGIRCD")
-TOKEN = "token-of-the-adapter-test"
+TOKENS = {"irc": "token-of-the-adapter-test", "other": "token-of-the-other-adapter"}
 LIMIT_S = 300
 SETTINGS = {
     "llm.provider": "rehearsal",
     "channels.adapters": '{irc={token_env="IRC_TOKEN",allow=["ann"],operators=["olga"],groups=["#ops"],max_text=400},'
-    'other={token_env="IRC_TOKEN",allow=["ann","eve"],max_text=300}}',
+    'other={token_env="OTHER_TOKEN",allow=["ann","eve"],max_text=300}}',
 }
 TESTS = []
 
@@ -49,7 +49,7 @@ class Platform:
 
     def __init__(self, belay, name="other", **ready):
         address = f"{belay.url.replace('http', 'ws', 1)}/adapters/{name}"
-        self.socket = connect(address, additional_headers={"Authorization": f"Bearer {TOKEN}"})
+        self.socket = connect(address, additional_headers={"Authorization": f"Bearer {TOKENS[name]}"})
         self.hello = self.frame("hello")
         self.tell("ready", **ready)
 
@@ -175,6 +175,20 @@ def a_question_is_answered_by_a_button_of_somebody_who_may(belay):
         platform.delivered()
 
 
+@test
+def a_text_that_the_person_did_not_write_commands_and_answers_nothing(belay):
+    with Platform(belay) as platform:
+        assert platform.say("asks", 'call run_command {"argv": ["uname", "-n"]}')["result"] == "accepted"
+        while "question" not in platform.delivered():
+            pass
+        for mark in ("bot", "forwarded"):
+            for text in ("/freeze", "/status", "yes"):
+                ack = platform.say(f"{mark} {text}", text, **{mark: True})
+                assert ack["result"] == "accepted", (mark, text, ack)
+        assert platform.say("own no", "no")["result"] == "command", "the question is still open"
+        assert platform.say("own stop", "/stop")["result"] == "command"
+
+
 class Person:
     """A person on IRC, by lines."""
 
@@ -228,7 +242,7 @@ def reachable(port):
 def irc_adapter(address, port):
     script = ROOT / "docs" / "examples" / "adapter-irc" / "irc_adapter.py"
     command = [sys.executable, str(script), address, f"127.0.0.1:{port}", "belay", "#ops"]
-    with subprocess.Popen(command, env={**os.environ, "ADAPTER_TOKEN": TOKEN}, stderr=None) as process:
+    with subprocess.Popen(command, env={**os.environ, "ADAPTER_TOKEN": TOKENS["irc"]}, stderr=None) as process:
         try:
             yield
         finally:
@@ -305,7 +319,7 @@ def an_adapter_is_told_that_the_daemon_ends(belay):
 
 def main():
     passed = failed = skipped = 0
-    secrets = {"IRC_TOKEN": TOKEN}
+    secrets = {"IRC_TOKEN": TOKENS["irc"], "OTHER_TOKEN": TOKENS["other"]}
     tests = [*TESTS, *([people_on_irc_are_answered] if NGIRCD else []), an_adapter_is_told_that_the_daemon_ends]
     if not NGIRCD:
         skipped = 1

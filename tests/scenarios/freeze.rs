@@ -252,6 +252,12 @@ async fn a_freeze_of_somebody_who_cannot_exist_says_so() -> Result<()> {
         ("--person", "telegram:4x2", "the channel telegram has nobody with the id 4x2"),
         ("--person", "telegram:042", "the channel telegram has nobody with the id 042"),
         ("--person", "telegram:-42", "the channel telegram has nobody with the id -42"),
+        ("--person", "mail:Ann@Example.org", "the channel mail has nobody with the id Ann@Example.org; ids are"),
+        ("--person", "mail:ann@Example.org", "the channel mail has nobody with the id ann@Example.org"),
+        ("--person", "mail:ann", "the channel mail has nobody with the id ann"),
+        ("--person", "matrix:ann", "the channel matrix has nobody with the id ann"),
+        ("--person", "stdin:Stdin", "the channel stdin has nobody with the id Stdin"),
+        ("--person", "Ann@example.org", "no channel has somebody with the id Ann@example.org"),
         ("--person", "tg:42", "there is no channel tg"),
         ("--person", "Token", "no channel has somebody with the id Token"),
     ] {
@@ -260,7 +266,8 @@ async fn a_freeze_of_somebody_who_cannot_exist_says_so() -> Result<()> {
     }
     let (_, listed) = daemon.request("GET", "/api/v1/freeze", None).await?;
     assert_eq!(listed, json!({"freezes": []}));
-    for name in ["http:token", "telegram:42", "42", "token"] {
+    for name in ["http:token", "telegram:42", "mail:ann@example.org", "matrix:@Ann:s", "42", "token", "eve@example.org"]
+    {
         let frozen = home.run(&["freeze", "--person", name], "").await?;
         assert!(frozen.status.success(), "{name}: {frozen:?}");
     }

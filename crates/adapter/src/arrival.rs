@@ -10,6 +10,9 @@ use crate::frames::{Decide, Said, Sender, TEXT_MAX, ToAdapter};
 /// The pause before a message is sent again that the agent has dropped without an acknowledgement.
 const PAUSE_MS: u64 = 1_000;
 
+/// The author of a forwarded text, whom the frame does not name.
+const SOMEBODY: &str = "somebody else";
+
 /// The treatment of a frame of a person.
 #[derive(Debug)]
 pub(crate) enum Arrival {
@@ -53,6 +56,7 @@ pub(crate) fn message(access: &AdapterAccess, said: Said, is_edit: bool) -> Arri
     let provenance = Provenance {
         audience: place.audience,
         sender: Some(person(&said.sender)),
+        forwarded_from: said.forwarded.then(|| SOMEBODY.to_owned()),
         reply_to: quote,
         message_id: Some(said.id.clone()),
         ..Provenance::default()
@@ -161,6 +165,28 @@ mod tests {
         assert_eq!(provenance.sender.as_ref().map(|person| person.name.as_str()), Some("Ann"));
         let invisible = said("\u{200b}\u{e0041}");
         assert!(matches!(&invisible, Arrival::Answer("refused", why) if why.contains("empty")), "{invisible:?}");
+    }
+
+    #[test]
+    fn a_text_that_the_person_did_not_write_is_relayed() {
+        let config = AdapterConfig { operators: vec!["ann".to_owned()], ..AdapterConfig::default() };
+        let access = AdapterAccess::of("irc", &config);
+        for (field, value, author) in [
+            ("bot", true, Some("another program")),
+            ("forwarded", true, Some("somebody else")),
+            ("bot", false, None),
+            ("forwarded", false, None),
+        ] {
+            for (text, is_edit) in [("/freeze", false), ("yes", false), ("yes", true)] {
+                let mut frame = serde_json::json!({ "id": "1", "text": text, "sender": { "id": "ann" } });
+                frame[field] = value.into();
+                let said = serde_json::from_value(frame).expect("a message");
+                let Arrival::Take(inbound) = message(&access, said, is_edit) else { panic!("{field} is taken") };
+                assert_eq!(inbound.is_relayed(), value, "{field} {text}");
+                let named = inbound.with_author().provenance.and_then(|facts| facts.forwarded_from.clone());
+                assert_eq!(named.as_deref(), author, "{field} {text}");
+            }
+        }
     }
 
     #[test]

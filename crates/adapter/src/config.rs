@@ -63,7 +63,8 @@ impl AdapterConfig {
             let form = format!("at most {NAME_MAX} lower-case letters, digits and hyphens, beginning with a letter");
             problems.push(format!("{key}: the name of an adapter has {form}"));
         } else if taken.contains(&name) {
-            problems.push(format!("{key}: {name} is a part of Belay; choose another name, such as my-{name}"));
+            problems
+                .push(format!("{key}: {name} is reserved for a part of Belay; choose another name, such as my-{name}"));
         }
         if self.token_env.is_empty() && self.token_file.is_none() {
             let next = format!("set {key}.token_env or {key}.token_file to a text of {TOKEN_MIN} bytes or more");
@@ -101,7 +102,7 @@ mod tests {
             ("irc", valid(), &[][..]),
             ("irc", short, &["channels.adapters.irc.max_text: 31"]),
             ("irc-2", valid(), &[]),
-            ("http", valid(), &["channels.adapters.http: http is a part"]),
+            ("http", valid(), &["channels.adapters.http: http is reserved"]),
             ("2", valid(), &["channels.adapters.2: the name"]),
             ("Irc", valid(), &["channels.adapters.Irc: the name"]),
             ("", valid(), &["channels.adapters.: the name"]),

@@ -63,6 +63,9 @@ pub(crate) struct Said {
     /// Whether a program wrote the text.
     #[serde(default)]
     pub bot: bool,
+    /// Whether the person has passed on a text that somebody else wrote.
+    #[serde(default)]
+    pub forwarded: bool,
     /// The message that it replies to.
     #[serde(default)]
     pub reply_to: Option<Quoted>,

@@ -60,7 +60,7 @@ impl MailPeople {
 
 impl ChannelAccess for MailPeople {
     fn may_exist(&self, principal: &str) -> bool {
-        is_address(principal)
+        is_person(principal)
     }
 
     fn tells_persons_apart(&self) -> bool {
@@ -103,9 +103,13 @@ impl<'a> Conversation<'a> {
             Some((address, thread)) => (address, Some(thread)),
             None => (text, None),
         };
-        let is_lower = !address.contains(|c: char| c.is_ascii_uppercase());
-        (is_lower && is_address(address) && thread.is_none_or(is_thread)).then_some(Self { address, thread })
+        (is_person(address) && thread.is_none_or(is_thread)).then_some(Self { address, thread })
     }
+}
+
+/// Whether a text can be the id of a person: an address in lower case, as it is made of the sender of a mail.
+fn is_person(text: &str) -> bool {
+    is_address(text) && !text.contains(|c: char| c.is_ascii_uppercase())
 }
 
 /// Whether a text is the digest of a thread.

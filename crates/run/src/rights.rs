@@ -30,6 +30,11 @@ impl AccessPolicy {
         Self { channels, absent }
     }
 
+    /// Whether there is a channel of this name, of this start or disabled.
+    pub fn has_channel(&self, channel: &ChannelId) -> bool {
+        self.channels.contains_key(channel) || self.absent.contains_key(channel)
+    }
+
     /// The channels of this start and the disabled ones, in order.
     fn names(&self) -> BTreeSet<ChannelId> {
         self.channels.keys().chain(self.absent.keys()).cloned().collect()
@@ -40,10 +45,10 @@ impl AccessPolicy {
     }
 
     fn check_channel(&self, channel: &ChannelId) -> Result<(), String> {
-        let names = self.names();
-        if names.contains(channel) || is_own_channel(channel) {
+        if self.has_channel(channel) || is_own_channel(channel) {
             return Ok(());
         }
+        let names = self.names();
         let names: Vec<&str> = names.iter().map(ChannelId::as_str).collect();
         Err(format!("there is no channel {channel}; there are {}", names.join(", ")))
     }

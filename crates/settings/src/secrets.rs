@@ -89,29 +89,33 @@ impl Secrets {
             embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
             otlp_headers: search.collector(&settings.telemetry),
         };
-        search.problems.extend(shared_by_two(&secrets.gateway));
+        search.problems.extend(shared_by_two(&secrets));
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
     }
 }
 
-/// Secrets of the gateway that are the same. Their holders have different rights, and each would have those of both.
-fn shared_by_two(gateway: &GatewaySecrets) -> Vec<Problem> {
-    let GatewaySecrets { token, operator_token, webhook_secret } = gateway;
-    let pairs = [
-        ("gateway.operator_token", operator_token, "gateway.token", token),
-        ("gateway.operator_token", operator_token, "gateway.webhook_secret", webhook_secret),
-        ("gateway.token", token, "gateway.webhook_secret", webhook_secret),
+/// Secrets by which somebody comes in, and that are the same. Their holders have different rights, and each would have
+/// those of both. Secrets that Belay only shows to others, such as keys of providers, are not among them.
+fn shared_by_two(secrets: &Secrets) -> Vec<Problem> {
+    let GatewaySecrets { token, operator_token, webhook_secret } = &secrets.gateway;
+    let of_telegram = secrets.telegram.as_ref().and_then(|telegram| telegram.webhook_secret.as_ref());
+    let own = [
+        ("gateway.operator_token", operator_token.as_ref()),
+        ("gateway.token", token.as_ref()),
+        ("gateway.webhook_secret", webhook_secret.as_ref()),
+        ("channels.telegram.secret", of_telegram),
     ];
-    let same = |one: &Option<SecretString>, other: &Option<SecretString>| match (one, other) {
-        (Some(one), Some(other)) => one.expose_secret().trim() == other.expose_secret().trim(),
-        _ => false,
-    };
+    let own = own.into_iter().filter_map(|(key, secret)| Some((key.to_owned(), secret?)));
+    let adapters = secrets.adapters.iter().map(|(name, token)| (format!("channels.adapters.{name}.token"), token));
+    let all = own.chain(adapters).map(|(key, secret)| (key, secret.expose_secret().trim()));
+    let all: Vec<_> = all.filter(|(_, secret)| *secret != UNSEEN).collect(); // one placeholder for all credentials
+    let pairs = all.iter().enumerate().flat_map(|(at, one)| all.iter().skip(at + 1).map(move |other| (one, other)));
+    let shared = pairs.filter(|((_, one), (_, other))| one == other);
     let problem = |key: &str, other: &str| {
         let what = format!("is the same as {other}, whose holders would have the rights of both");
         Problem::new(key, what).hint(Some("choose another secret for one of them".to_owned()))
     };
-    let shared = pairs.into_iter().filter(|(_, one, _, two)| same(one, two));
-    shared.map(|(key, _, other, _)| problem(key, other)).collect()
+    shared.map(|((key, _), (other, _))| problem(key, other)).collect()
 }
 
 /// Finds every secret that the settings name, including those of single parts. It finds every secret problem that a

@@ -200,8 +200,9 @@ impl Dispatcher {
             return None;
         }
         let owner = beginning_of(session);
+        // Also the channels that are off: their people find the session when they are on again.
         let is_reserved =
-            RESERVED_KEYS.contains(&&*owner) || self.services.channels.contains_key(&ChannelId::new(&owner));
+            RESERVED_KEYS.contains(&&*owner) || self.services.jobs.access.has_channel(&ChannelId::new(&owner));
         (is_reserved && owner != channel.as_str()).then(|| {
             Refusal::Forbidden(format!(
                 "the session {session} belongs to {owner}, and only operators write to it from elsewhere; choose a key of your own, \

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use belay_agent::submission;
 use belay_protocol::{
-    Accepted, Ack, Audience, Author, Body, Inbound, MessageBody, Person, Principal, PrincipalRole, Provenance,
-    QueueMode, Quote, Refusal, ReplyRoute, SILENT_TOKEN, ToolStatus,
+    Accepted, AccessDecision, Ack, Audience, Author, Body, ChannelAccess, Inbound, MessageBody, Person, Principal,
+    PrincipalRole, Provenance, QueueMode, Quote, Refusal, ReplyRoute, SILENT_TOKEN, SessionKey, ToolStatus,
 };
+use belay_run::DisabledChannels;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::sleep;
@@ -271,16 +272,37 @@ async fn an_edit_that_meets_the_running_turn_is_read_once_in_one_form() {
     agent.shut_down().await;
 }
 
+/// The people of a channel that is off.
+struct Off;
+
+impl ChannelAccess for Off {
+    fn standing_of(&self, _principal: &str, _conversation: Option<&str>) -> AccessDecision {
+        AccessDecision::NotAllowed("it is off".to_owned())
+    }
+
+    fn serves(&self, _conversation: &str) -> bool {
+        false
+    }
+
+    fn session_of(&self, _conversation: &str) -> Option<SessionKey> {
+        None
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_operators_write_from_another_channel_into_the_sessions_of_people_and_of_belay() {
     use PrincipalRole::{Client, Operator, User};
-    let reserved = ["telegram:9", "TELEGRAM:9", "stdin", "cli", "heartbeat", "system", "job:x", "routine:x", "two:9"];
+    let of_channels = ["telegram:9", "TELEGRAM:9", "matrix:!a:s", "mail:ann@x.example", "two:9", "three:9", "Three"];
+    let of_belay = ["stdin", "cli", "heartbeat", "system", "job:x", "routine:x"];
+    let reserved = [&of_channels[..], &of_belay].concat();
     let free = ["alice", "telegrams:9", "client:1", "one:9", "openai:5", "my:telegram"];
     let rows = reserved.iter().map(|key| (*key, false)).chain(free.iter().map(|key| (*key, true)));
     let rows: Vec<_> =
         rows.flat_map(|(key, may)| [(key, User, may), (key, Client, may), (key, Operator, true)]).collect();
     let script: Vec<_> = rows.iter().filter(|row| row.2).map(|_| Scripted::text("read")).collect();
-    let agent = Setup::new(ScriptedModel::new(script)).start().await;
+    let off: Arc<dyn ChannelAccess> = Arc::new(Off);
+    let absent = DisabledChannels::from([("three".into(), off)]);
+    let agent = Setup { absent, ..Setup::new(ScriptedModel::new(script)) }.start().await;
     for (key, role, may) in rows {
         let command = agent.one.text_as(key, role, "/ping").await;
         let text = agent.one.text_as(key, role, "hello").await;

@@ -18,6 +18,8 @@ fn the_lists_admit_and_only_in_ones_own_conversations() {
     assert!(people.serves("ann@example.org") && !people.serves("eve@example.org") && !people.serves("Ann@Example.org"));
     let session = people.session_of(&format!("ann@example.org:{thread}")).map(|key| key.to_string());
     assert_eq!(session, Some(format!("mail:ann@example.org:{thread}")));
+    assert!(people.may_exist("eve@example.org") && !people.may_exist("eve"));
+    assert!(!people.may_exist("Ann@example.org") && !people.may_exist("ann@Example.org"), "compared by lower case");
     people.replace(&MailConfig::default());
     assert!(!may("ann@example.org", None) && !people.has_anybody());
 }

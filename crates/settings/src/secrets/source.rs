@@ -51,7 +51,8 @@ pub(super) fn find(names: &Names<'_>, env: &Environment) -> Result<Option<Secret
     let key = names.key;
     if let Some(file) = names.file {
         let problem = |what| Problem::new(format!("{key}_file"), what);
-        let secret = read(file).and_then(|text| check(&text).map_err(|what| format!("{} {what}", file.display())));
+        let secret =
+            read_regular(file).and_then(|text| check(&text).map_err(|what| format!("{} {what}", file.display())));
         let hint = format!("write the secret into it, or remove {key}_file");
         let empty = || problem(format!("the file {} is empty", file.display())).hint(Some(hint));
         return secret.map_err(problem)?.ok_or_else(empty).map(Some);
@@ -97,7 +98,7 @@ fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretSt
         Err(error) => return Err(problem(format!("cannot read {}: {error}", path.display()))),
         Ok(_) => {}
     }
-    let text = read(&path).map_err(problem)?;
+    let text = read_regular(&path).map_err(problem)?;
     of_content(names, &text, &path.display().to_string()).map(Some)
 }
 
@@ -131,6 +132,18 @@ pub fn unseen_words(credential: &str, env: &Environment) -> String {
     }
 }
 
+/// Reads a file that the settings name, or a link to one. A start must not wait for the writer of a pipe.
+fn read_regular(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => {
+            Err(format!("{shown} is no regular file, such as a pipe or a device: copy the secret into a file"))
+        }
+        Ok(_) => read(path), // of a directory it says so
+        Err(error) => Err(format!("cannot read {shown}: {error}")),
+    }
+}
+
 fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let file = std::fs::File::open(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
@@ -152,7 +165,8 @@ fn read_from(source: impl Read) -> Result<String, Unread> {
     if bytes as u64 > SECRET_MAX_BYTES { Err(Unread::TooLong) } else { Ok(text) }
 }
 
-/// Reads the secret in a file. `None`: the file is empty.
+/// Reads the secret in a file that a person names in a command, also from a pipe, for whose writer it waits.
+/// `None`: the file is empty.
 ///
 /// # Errors
 /// What is wrong, with the path and without the content.

@@ -1,6 +1,7 @@
 //! Tests of the sources of secrets, and of refusals.
 
 #![allow(clippy::unwrap_used)]
+use belay_program::environment::Declared;
 use belay_program::paths::Paths;
 
 use super::source::{Missing, Names, find};
@@ -48,6 +49,32 @@ fn a_secret_that_cannot_be_used_is_a_problem_that_does_not_show_it() {
 
     let missing = find(&Names { file: Some(Path::new("/nowhere/key")), ..NAMES }, &broken).unwrap_err().to_string();
     assert!(missing.contains("llm.api_key_file") && missing.contains("/nowhere/key"), "{missing}");
+}
+
+#[test]
+fn a_file_of_a_secret_that_may_never_end_is_refused_without_reading_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let within = |name: &str| dir.path().join(name);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, within("pipe"), mode).unwrap();
+    std::fs::write(within("key"), "hush\n").unwrap();
+    for (to, link) in [("pipe", "link-to-pipe"), ("key", "openai_api_key")] {
+        std::os::unix::fs::symlink(within(to), within(link)).unwrap();
+    }
+    for (path, words) in [
+        (within("pipe"), "is no regular file"),
+        (within("link-to-pipe"), "is no regular file"),
+        ("/dev/zero".into(), "is no regular file"),
+        (within(""), "Is a directory"),
+    ] {
+        let problem = find(&Names { file: Some(&path), ..NAMES }, &Environment::default()).unwrap_err().to_string();
+        let is_named = problem.contains("llm.api_key_file") && problem.contains(path.to_str().unwrap());
+        assert!(is_named && problem.contains(words), "{problem}");
+    }
+    let credentials = Environment::from([("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap())]);
+    let problem = find(&Names { credential: "pipe", ..NAMES }, &credentials).unwrap_err().to_string();
+    assert!(problem.contains("the systemd credential pipe") && problem.contains("is no regular file"), "{problem}");
+    assert_eq!(found(&NAMES, &credentials).as_deref(), Some("hush"), "a link to a regular file");
 }
 
 #[test]
@@ -351,22 +378,55 @@ fn a_hook_is_not_sent_an_empty_token() {
 }
 
 #[test]
-fn no_two_holders_of_the_gateway_have_the_same_secret() {
-    for (env, refused) in [
-        (vec![("BELAY_TOKEN", "a"), ("BELAY_OPERATOR_TOKEN", "b"), ("BELAY_WEBHOOK_SECRET", "c")], vec![]),
-        (vec![("BELAY_TOKEN", "a"), ("BELAY_OPERATOR_TOKEN", " a ")], vec!["gateway.operator_token"]),
-        (vec![("BELAY_WEBHOOK_SECRET", "b"), ("BELAY_OPERATOR_TOKEN", "b")], vec!["gateway.operator_token"]),
-        (vec![("BELAY_WEBHOOK_SECRET", "c"), ("BELAY_TOKEN", "c")], vec!["gateway.token"]),
-    ] {
-        let all: Vec<_> = env.iter().copied().chain([("UNUSED", "")]).collect();
-        let env = match &all[..] {
-            [a, b, c] => Environment::from([*a, *b, *c]),
-            [a, b, c, d] => Environment::from([*a, *b, *c, *d]),
-            other => panic!("{other:?}"),
-        };
-        let problems = Secrets::find(&defaults(&Settings::default()), &env).err().unwrap_or_default();
-        let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
-        assert_eq!(keys, refused);
-        assert!(problems.iter().all(|problem| problem.to_string().contains("the rights of both")), "{problems:?}");
+fn no_two_holders_of_a_way_in_have_the_same_secret() {
+    const SHARED: &str = "0123456789abcdef";
+    let mut settings = Settings::default();
+    settings.channels.telegram.enabled = true;
+    settings.channels.telegram.mode = TelegramMode::Webhook;
+    for name in ["irc", "zulip"] {
+        let adapter = AdapterConfig { token_env: name.to_uppercase(), ..AdapterConfig::default() };
+        settings.channels.adapters.insert(name.to_owned(), adapter);
     }
+    let ways = [
+        ("BELAY_OPERATOR_TOKEN", "gateway.operator_token"),
+        ("BELAY_TOKEN", "gateway.token"),
+        ("BELAY_WEBHOOK_SECRET", "gateway.webhook_secret"),
+        ("TELEGRAM_WEBHOOK_SECRET", "channels.telegram.secret"),
+        ("IRC", "channels.adapters.irc.token"),
+        ("ZULIP", "channels.adapters.zulip.token"),
+    ];
+    let problems = |shared: &[&str]| {
+        let padded = format!(" {SHARED} ");
+        let value = |env: &'static str| match shared.iter().position(|name| *name == env) {
+            None => env,
+            Some(0) => SHARED,
+            Some(_) => padded.as_str(),
+        };
+        let [a, b, c, d, e, f] = ways.map(|(env, _)| (env, value(env)));
+        // The bot's token lets nobody in.
+        let env = Environment::from([a, b, c, d, e, f, ("TELEGRAM_BOT_TOKEN", SHARED)]);
+        Secrets::find(&defaults(&settings), &env).err().unwrap_or_default()
+    };
+    assert!(problems(&[]).is_empty() && problems(&["IRC"]).is_empty());
+    for (at, (one, key)) in ways.iter().enumerate() {
+        for (two, other) in &ways[at + 1..] {
+            let found = problems(&[one, two]);
+            let [problem] = &found[..] else { panic!("{key} and {other}: {found:?}") };
+            let said = problem.to_string();
+            assert_eq!(problem.key, *key);
+            assert!(
+                said.contains(&format!("is the same as {other},")) && said.contains("the rights of both"),
+                "{said}"
+            );
+            assert!(!format!("{problem:?} {said}").contains(SHARED), "{said}");
+        }
+    }
+    assert_eq!(problems(&ways.map(|(env, _)| env)).len(), 15, "each pair of the six");
+}
+
+#[test]
+fn credentials_that_cannot_be_read_here_are_not_taken_for_the_same() {
+    let unseen = ["belay_token", "belay_operator_token"].map(|name| (name.to_owned(), Declared::Unseen));
+    let env = Environment::default().with_unit("belay.service".into(), unseen.into());
+    assert_eq!(refusals(&defaults(&Settings::default()), &env), Vec::<String>::new());
 }

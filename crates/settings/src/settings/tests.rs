@@ -642,6 +642,16 @@ fn a_settings_file_that_may_never_end_is_refused_without_reading_it() {
 }
 
 #[test]
+fn no_program_may_choose_the_sessions_of_a_channel_of_people() {
+    let sections = serde_json::to_value(ChannelsConfig::default()).unwrap();
+    let sections = sections.as_object().unwrap().keys().map(String::as_str).filter(|name| *name != "adapters");
+    // The sessions of the channel http belong to the programs themselves.
+    for name in sections.chain(CHANNELS.iter().copied().filter(|name| *name != "http")) {
+        assert!(CHANNELS.contains(&name) && RESERVED_KEYS.contains(&name), "{name}");
+    }
+}
+
+#[test]
 fn a_path_for_telegram_that_the_gateway_serves_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (path, mode, is_refused) in [

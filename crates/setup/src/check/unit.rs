@@ -83,6 +83,10 @@ fn declared(lines: &[(String, String)]) -> (Credentials, Vec<Finding>) {
 
 /// Reads the content of a credential. The service manager reads it as root; this user may lack the permission.
 fn load(name: &str, path: &Path) -> (Declared, Finding) {
+    let is_regular = std::fs::metadata(path).map_or(true, |found| found.is_file()); // the reading says the error
+    if !is_regular {
+        return (Declared::Unseen, unseen(name, "is no regular file"));
+    }
     match std::fs::read_to_string(path) {
         Ok(text) => {
             let finding = Finding::new("unit", State::Ok, format!("credential {name} is read from {}", path.display()));
@@ -116,7 +120,8 @@ mod tests {
         let text = format!(
             "[Unit]\nLoadCredential=not:{token}\n[Service]\n#LoadCredential=off:{token}\nLoadCredential=a:{token}\n\
              LoadCredential=\\\n# between\nb:{missing}\nLoadCredentialEncrypted=c:/x\nSetCredential=d:e:f\n\
-             SetCredential=gone:x\nSetCredential=\nSetCredential=d:e:f\nLoadCredential=stored\nType=notify\n"
+             SetCredential=gone:x\nSetCredential=\nSetCredential=d:e:f\nLoadCredential=stored\n\
+             LoadCredential=null:/dev/null\nType=notify\n"
         );
         std::fs::write(&unit, text).unwrap();
         let drop_in = dir.path().join("belay.service.d");
@@ -132,7 +137,7 @@ mod tests {
                 Declared::Unseen => format!("{name}?"),
             })
             .collect();
-        assert_eq!(shown, ["a=hush", "b?", "c?", "d=e:f", "more=hush", "stored?"]);
+        assert_eq!(shown, ["a=hush", "b?", "c?", "d=e:f", "more=hush", "null?", "stored?"]);
         let refused: Vec<_> = findings.iter().filter(|finding| finding.state == State::Refused).collect();
         assert!(refused.len() == 1 && refused[0].detail.contains("credential b"), "{findings:?}");
         assert!(!format!("{findings:?}").contains("hush"));
