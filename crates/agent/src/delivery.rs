@@ -350,7 +350,7 @@ impl Sender {
             return sleep(STORE_TROUBLE).await;
         }
         if let Err(error) = self.mark(row.message.id, OutboxState::Sending).await {
-            tracing::error!(%error, "a delivery could not be marked; it is not begun");
+            belay_run::log_failure!(error, error, %error, "a delivery could not be marked; it is not begun");
             if let (StoreError::WorkLost(_), Some((held, lease))) = (&error, &self.lease) {
                 held.give_up(lease);
             }
