@@ -1,5 +1,6 @@
 //! Collects the log lines of a test.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -40,6 +41,13 @@ impl LogLines {
     /// The level of the line with this message, if there is one.
     pub(crate) fn level_of(&self, message: &str) -> Option<Level> {
         self.lines().iter().find(|line| line.message() == message).map(|line| line.level)
+    }
+
+    /// The names of the fields that contain these words.
+    pub(crate) fn fields_with(&self, words: &str) -> BTreeSet<&'static str> {
+        let lines = self.lines();
+        let fields = lines.iter().flat_map(|line| &line.fields);
+        fields.filter(|(_, text)| text.contains(words)).map(|(name, _)| *name).collect()
     }
 
     fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
