@@ -38,7 +38,7 @@ LAST = ["shutdown", "freeze", "thaw"]
 SETTINGS = {"llm.provider": "rehearsal", "gateway.max_wait_ms": "2000"}
 SECRETS = {"BELAY_TOKEN": TOKEN, "BELAY_OPERATOR_TOKEN": OPERATOR, "BELAY_WEBHOOK_SECRET": "signing-secret-of-the-fuzz"}
 NOBODY = "0190b3a0-0000-7000-8000-000000000000"
-PATIENCE_S = 30
+PATIENCE_S = 300
 
 
 class Api:

@@ -49,11 +49,11 @@ class Case:
         self.messages = self.client.messages
 
     def with_key(self, key, **more):
-        return anthropic.Anthropic(**{"base_url": self.url, "api_key": key, "max_retries": 0, "timeout": 30, **more})
+        return anthropic.Anthropic(**{"base_url": self.url, "api_key": key, "max_retries": 0, "timeout": 300, **more})
 
     def runs_of(self, session):
         request = urllib.request.Request(f"{self.url}/api/v1/runs?session={session}", headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return json.load(answer)["runs"]
 
     def ask(self, messages, **more):
@@ -249,7 +249,7 @@ def a_retry_after_a_time_out_joins_the_run_that_is_there(case):
 @test
 def the_asynchronous_client_works(case):
     async def ask():
-        async with anthropic.AsyncAnthropic(base_url=case.url, api_key=TOKEN, max_retries=0, timeout=30) as client:
+        async with anthropic.AsyncAnthropic(base_url=case.url, api_key=TOKEN, max_retries=0, timeout=300) as client:
             asked = [client.messages.create(model="belay", max_tokens=1024, messages=SUM) for _ in range(8)]
             return await asyncio.gather(*asked)
 

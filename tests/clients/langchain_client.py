@@ -49,7 +49,7 @@ TESTS = [a_plain_question_is_answered, a_structured_output_is_an_object_of_its_c
 
 
 def client_of(belay):
-    return ChatOpenAI(model="belay", base_url=f"{belay.url}/v1", api_key=TOKEN, max_retries=0, timeout=30)
+    return ChatOpenAI(model="belay", base_url=f"{belay.url}/v1", api_key=TOKEN, max_retries=0, timeout=300)
 
 
 def main():

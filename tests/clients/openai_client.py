@@ -49,13 +49,13 @@ class Case:
         self.client = self.with_key(TOKEN)
 
     def with_key(self, key):
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=30)
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=300)
 
     def messages_of(self, session):
         request = urllib.request.Request(
             f"{self.url}/api/v1/sessions/{session}/messages", headers={"Authorization": f"Bearer {TOKEN}"}
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return json.load(answer)["messages"]
 
 
@@ -146,7 +146,7 @@ def a_picture_and_files_are_sent_as_parts(case):
 @test
 def the_asynchronous_client_works(case):
     async def ask():
-        async with openai.AsyncOpenAI(base_url=f"{case.url}/v1", api_key=TOKEN, max_retries=0, timeout=30) as client:
+        async with openai.AsyncOpenAI(base_url=f"{case.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
             asked = [client.chat.completions.create(model=name, messages=SUM) for _ in range(8)]
             return await asyncio.gather(*asked)
 

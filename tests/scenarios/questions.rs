@@ -59,6 +59,8 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("search_files", json!({ "pattern": "§", "path": "§", "glob": "§" })),
         ("send_file", json!({ "path": "note.txt", "caption": "§" })),
         ("send_message", json!({ "place": "http:elsewhere", "text": "§" })),
+        ("send_request", json!({ "method": "POST", "url": "https://example.com/", "body": "§" })),
+        ("send_request", json!({ "method": "POST", "url": "https://example.com/?q=§" })),
         ("spawn_subagent", json!({ "task": "§" })),
         ("web_search", json!({ "query": "§" })),
         ("write_file", json!({ "path": "new.txt", "content": "§" })),
@@ -100,6 +102,7 @@ async fn the_question_of_each_tool_shows_everything_that_runs() -> Result<()> {
         .set("tools.shell.enabled", true)
         .set("agent.send_file", true)
         .set("agent.send_message", true)
+        .set("tools.web.send_methods", json!(["POST"]))
         .set("tools.search.provider", "searxng")
         .set("tools.search.base_url", "http://127.0.0.1:9");
     std::fs::write(home.workspace().join("note.txt"), "before")?;
@@ -107,8 +110,7 @@ async fn the_question_of_each_tool_shows_everything_that_runs() -> Result<()> {
     let daemon = home.start().await?;
     let (_, tools) = daemon.request("GET", "/api/v1/tools", None).await?;
     let names = tools["tools"].as_array().context("tools")?.iter().filter_map(|tool| tool["name"].as_str());
-    // Servers are no tools, a conversation has not the tools of plans and of stop rules, and process asks only about a
-    // process that runs.
+    // Servers are no tools, a conversation has not the tools of plans and of stop rules, and process is asked for below.
     let is_offered = |name: &&str| !name.contains(':') && !["planning", "process", "terminate"].contains(name);
     let calls = calls();
     let called: BTreeSet<&str> = calls.iter().map(|(tool, _)| *tool).collect();
@@ -118,16 +120,31 @@ async fn the_question_of_each_tool_shows_everything_that_runs() -> Result<()> {
         let times = arguments.to_string().matches('§').count();
         // An address has neither spaces nor line breaks.
         let address = || HOSTILE.replace(' ', "%20").replace("\r\n", "%0D%0A");
-        let hostile = if *tool == "fetch_url" { address() } else { HOSTILE.to_owned() };
+        let is_address = arguments["url"].as_str().is_some_and(|url| url.contains('§'));
+        let hostile = if is_address { address() } else { HOSTILE.to_owned() };
         let hostile = serde_json::to_string(&hostile)?;
         let written = arguments.to_string().replace('§', hostile.trim_matches('"'));
-        let ascii: String = written.chars().map(|c| if c.is_ascii() { c.to_string() } else { escape(c) }).collect();
-        let run = daemon.send(&format!("s{number}"), &format!("call {tool} {ascii}")).await?;
-        let question = question_of(&daemon, &run).await.with_context(|| format!("{tool} {ascii}"))?;
-        ensure!(shows(&question, times), "{tool}: {question}");
-        ensure!(!question.contains(['\u{202e}', '\u{200b}', '\u{e0041}', '\u{ad}', '\r']), "{tool}: {question}");
+        is_shown_whole(&daemon, &format!("s{number}"), tool, &written, times).await?;
     }
+    // A process that the conversation keeps, so that there is one to write to.
+    let kept = r#"call run_command {"argv":["cat"],"background":true,"keep":true}"#;
+    let run = daemon.send("kept", kept).await?;
+    question_of(&daemon, &run).await?;
+    daemon.post(json!({ "session": "kept", "text": "yes" })).await?;
+    daemon.finished(&run).await?;
+    let written = json!({ "action": "write", "id": "p1", "text": HOSTILE }).to_string();
+    is_shown_whole(&daemon, "kept", "process", &written, 1).await?;
     daemon.shut_down().await?;
+    Ok(())
+}
+
+/// Calls a tool with these arguments. Its question must show the hostile text so many times, without a character that hides.
+async fn is_shown_whole(daemon: &Daemon, session: &str, tool: &str, arguments: &str, times: usize) -> Result<()> {
+    let ascii: String = arguments.chars().map(|c| if c.is_ascii() { c.to_string() } else { escape(c) }).collect();
+    let run = daemon.send(session, &format!("call {tool} {ascii}")).await?;
+    let question = question_of(daemon, &run).await.with_context(|| format!("{tool} {ascii}"))?;
+    ensure!(shows(&question, times), "{tool}: {question}");
+    ensure!(!question.contains(['\u{202e}', '\u{200b}', '\u{e0041}', '\u{ad}', '\r']), "{tool}: {question}");
     Ok(())
 }
 

@@ -4,23 +4,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use belay_tests::daemon::{Daemon, Home, PATIENCE};
+use belay_tests::daemon::{Home, PATIENCE};
 use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::json;
 use tokio::time::sleep;
 
-/// How long the stand-ins for slow programs take. A start that waited for one would take longer.
-const SLOW: Duration = Duration::from_secs(8);
-
 /// How often a file is looked at again. There is no clock to pause in a real process.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Installs a stand-in for bubblewrap. Each run takes as long as the file `slow` says, and a test of the sandbox fails
-/// while there is a file `bad`.
+/// Installs a stand-in for bubblewrap. Each run waits while there is a file `slow`, and a test of the sandbox fails while
+/// there is a file `bad`.
 fn stand_in(home: Home) -> Result<Home> {
     let (program, here) = (home.path().join("bwrap"), home.path().display().to_string());
     let script = format!(
-        "#!/bin/sh\ntest ! -e {here}/slow || sleep $(cat {here}/slow)\n\
+        "#!/bin/sh\nwhile test -e {here}/slow; do sleep 0.05; done\n\
          test \"$1\" != --version || {{ echo bubblewrap 0.11.0; exit 0; }}\n\
          test ! -e {here}/bad || {{ echo 'No permissions to create new namespace' >&2; exit 1; }}\n"
     );
@@ -50,23 +47,19 @@ fn find(directory: &std::path::Path, name: &str) -> Result<bool> {
     Ok(false)
 }
 
-async fn start_quickly(home: &Home) -> Result<Daemon> {
-    let begin = Instant::now();
-    let daemon = home.start().await?;
-    ensure!(begin.elapsed() < SLOW, "the start waited: {:?}", begin.elapsed());
-    Ok(daemon)
-}
-
 #[tokio::test]
 async fn the_sandbox_is_tested_after_readiness_and_a_successful_test_is_remembered() -> Result<()> {
     let home = stand_in(Home::new())?.set("workers.enabled", true);
     home.start().await?.shut_down().await?;
     until_file(&home, "sandbox-probe", true).await?;
 
-    // Even workers, which a start offers only if the sandbox works, wait for no second test.
-    std::fs::write(home.path().join("slow"), SLOW.as_secs().to_string())?;
-    let daemon = start_quickly(&home).await?;
+    // Even workers, which a start offers only if the sandbox works, wait for no second test: it fails after readiness.
+    std::fs::write(home.path().join("slow"), "")?;
+    let mut daemon = home.start().await?;
     assert_eq!(daemon.ask("alice", "calculate 2*3").await?["status"], "completed");
+    std::fs::write(home.path().join("bad"), "")?;
+    std::fs::remove_file(home.path().join("slow"))?;
+    daemon.logged("worked at an earlier start").await?;
     daemon.kill().await
 }
 
@@ -98,18 +91,20 @@ async fn the_tools_of_a_known_server_are_offered_while_it_is_slow() -> Result<()
     let program = belay_tests::daemon::binary().display().to_string();
     let home = Home::new().openai(&model.base_url).env("BELAY_URL", &served.url);
     let slow = home.path().join("slow");
-    let script = format!("test ! -e {0} || sleep $(cat {0}); exec {program} mcp serve", slow.display());
+    let script = format!("while test -e {}; do sleep 0.05; done; exec {program} mcp serve", slow.display());
     let home = home
         .set("tools.mcp.other.command", json!(["sh", "-c", script]))
         .set("tools.mcp.other.env_from", json!(["BELAY_URL"]))
+        .set("tools.mcp.other.start_timeout_s", 600) // longer than a test waits for readiness
         .set("tools.mcp.other.sandbox", false);
     home.start().await?.shut_down().await?;
 
-    std::fs::write(&slow, SLOW.as_secs().to_string())?;
-    let daemon = start_quickly(&home).await?;
+    std::fs::write(&slow, "")?;
+    let daemon = home.start().await?;
     daemon.ask("alice", "hello").await?;
     let request = model.requests().pop().context("a request")?.to_string();
     assert!(request.contains("mcp_other_list_sessions"), "{request}");
+    std::fs::remove_file(&slow)?;
     daemon.kill().await
 }
 

@@ -67,7 +67,7 @@ pub(crate) async fn serve(mut socket: WebSocket, served: &Served) {
         Some(why) => (NORMAL, why),
         None => (GOING_AWAY, GOODBYE.to_owned()),
     };
-    info!(channel = %served.channel(), why, "the connection of an adapter ended");
+    info!(channel = %served.channel(), detail = why, "the connection of an adapter ended");
     let reason = why[..why.floor_char_boundary(120)].into(); // a close frame has room for 123 bytes
     let _ = timeout(CLOSE_LIMIT, close(socket, CloseFrame { code, reason })).await; // an adapter that is gone has none
 }

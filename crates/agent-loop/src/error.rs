@@ -33,3 +33,10 @@ pub enum LoopError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl LoopError {
+    /// Whether the run ends only here, because another owner continues it.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_elsewhere())
+    }
+}

@@ -350,7 +350,7 @@ impl Sender {
             return sleep(STORE_TROUBLE).await;
         }
         if let Err(error) = self.mark(row.message.id, OutboxState::Sending).await {
-            tracing::error!(%error, "a delivery could not be marked; it is not begun");
+            belay_run::log_failure!(error, error, %error, "a delivery could not be marked; it is not begun");
             if let (StoreError::WorkLost(_), Some((held, lease))) = (&error, &self.lease) {
                 held.give_up(lease);
             }
@@ -375,7 +375,7 @@ impl Sender {
             Ok(()) => (OutboxState::Sent, Some("sent")),
             Err(error) => {
                 let run = row.message.run_id.map(tracing::field::display);
-                tracing::warn!(run, channel = %row.message.route.channel, %error, "reply not delivered");
+                tracing::warn!(run, channel = %row.message.route.channel, detail = %error, "reply not delivered");
                 rule.after(attempt, &error, self.clock.now())
             }
         };
@@ -422,7 +422,7 @@ impl Sender {
             Some(sent) => timeout(LOOK_UP_LIMIT, sent.look_up(message, since)).await.unwrap_or_else(late),
             None => LookUp::Unknown,
         };
-        tracing::info!(channel = %message.route.channel, ?answer, "a message with an unknown result was looked up");
+        tracing::info!(channel = %message.route.channel, detail = ?answer, "a message with an unknown result was looked up");
         match answer {
             LookUp::Sent { pieces } => message.pieces_sent = message.pieces_sent.max(pieces),
             LookUp::NotSent => {}

@@ -70,7 +70,9 @@ async fn show(services: &AgentServices, message: Outbound) {
     let message = checked.unwrap_or(message);
     match timeout(SAY_LIMIT, channel.deliver(&message)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(channel = %channel.id(), %error, "the answer to a command was not delivered"),
+        Ok(Err(error)) => {
+            tracing::warn!(channel = %channel.id(), detail = %error, "the answer to a command was not delivered")
+        }
         Err(_) => tracing::warn!(channel = %channel.id(), "the answer to a command took too long"),
     }
 }

@@ -156,7 +156,7 @@ async fn defer(
     if delegate.core.journal.is_suspended() {
         // A crash is an attempt, a planned restart is none.
         if let Err(error) = job.services.store.run_store.suspend_run(&job.lease, job.run.id).await {
-            tracing::warn!(run = %job.run.id, %error, "the attempt of a suspended run stays counted");
+            belay_run::log_failure!(warn, error, %error, run = %job.run.id, "the attempt of a suspended run stays counted");
         }
         return true;
     }
@@ -171,7 +171,7 @@ async fn defer(
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
-        tracing::warn!(run = %job.run.id, %error, "a run is suspended without its last step");
+        belay_run::log_failure!(warn, error, %error, run = %job.run.id, "a run is suspended without its last step");
     }
     true
 }

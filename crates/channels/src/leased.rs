@@ -120,7 +120,7 @@ impl Messages {
         match started {
             Ok(stream) => self.open = Some(Open { lease, stream }),
             Err(error) => {
-                error!(%error, "this node cannot take the messages of the channel; another may");
+                error!(detail = %error, "this node cannot take the messages of the channel; another may");
                 self.give_up(&lease).await?;
             }
         }

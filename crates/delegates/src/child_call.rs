@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::{CallId, Durability, EventKind, StopReason, StoreError, Termination, ToolFailure};
+use belay_protocol::{CallId, Durability, EventKind, StopReason, Termination, ToolFailure};
 use serde_json::{Map, Value, json};
 
 use belay_run::core::RunCore;
@@ -83,9 +83,7 @@ pub(crate) async fn note_end(
 
 async fn write(core: &mut RunCore, context: &LoopContext, kind: &str) -> Result<(), ToolFailure> {
     core.journal.write(context, Durability::Relaxed).await.map_err(|error| {
-        if !matches!(error, StoreError::LeaseLost(_)) {
-            tracing::error!(%error, kind, "the progress of a child run could not be stored");
-        }
+        belay_run::log_failure!(error, error, %error, kind, "the progress of a child run could not be stored");
         ToolFailure::failed(format!("the {kind}'s progress could not be stored"))
     })
 }

@@ -4,7 +4,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Duration;
 
 use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 use tokio::sync::Mutex;
@@ -25,7 +24,6 @@ async fn an_orphan_of_a_program_that_was_started_elsewhere_leaves_no_zombie_whil
     let config = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
     let processes = Processes::new(config).unwrap();
     let looked = async {
-        tokio::time::sleep(Duration::from_millis(10)).await; // the reaper waits for signals by now
         // As bubblewrap's init may: it ends after its parent, in a session of its own.
         let output = Command::new("sh")
             .args(["-c", "setsid sh -c 'echo $$; exec sleep 0.2 >/dev/null 2>&1' &"])
@@ -35,8 +33,9 @@ async fn an_orphan_of_a_program_that_was_started_elsewhere_leaves_no_zombie_whil
         until("the reaping of the orphan", || !exists(orphan)).await;
     };
     tokio::select! {
-        () = looked => {}
+        biased; // the reaper waits for signals before the orphan begins
         never = processes.reap_orphans() => match never {},
+        () = looked => {}
     }
 }
 

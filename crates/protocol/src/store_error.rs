@@ -25,3 +25,11 @@ pub enum StoreError {
     #[error("store: {0}")]
     Unavailable(String),
 }
+
+impl StoreError {
+    /// Whether another owner continues the work: a lane has moved, or another node has the work. Nobody has to do anything
+    /// about it.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::LeaseLost(_) | Self::WorkLost(_))
+    }
+}

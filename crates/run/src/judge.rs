@@ -102,7 +102,7 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
         Err(error) => {
             // A daily limit that refuses this call also refuses the run's next call; the same is true of a broken
             // store.
-            tracing::warn!(run = %core.live.id, detail = %error, "the judge was not asked");
+            crate::log_failure!(warn, error, run = %core.live.id, detail = %error, "the judge was not asked");
             Opinion::None
         }
     }

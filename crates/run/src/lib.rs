@@ -13,7 +13,7 @@
 //! other runs have started) → [`journal`], with [`store_wait`] and [`unclear_write`] (a store that does not answer) → [`progress`] (how far a run has come) →
 //! [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and [`prompt`] (the context) → [`closing`] (the last
 //! step) → [`titles`] (of conversations) → [`rights`] (the permissions of autonomous work). Shared by the parts around runs: [`restart`] (tasks that
-//! panic), [`retry`] (pauses between attempts), [`run_tool`] (tools that act on their run).
+//! panic), [`retry`] (pauses between attempts), [`failure_log`] (at which level failures are logged), [`run_tool`] (tools that act on their run).
 
 pub mod approvals;
 pub mod attached_pictures;
@@ -33,6 +33,7 @@ pub mod deadlines;
 pub mod effect_gate;
 pub mod error;
 pub mod estimate;
+pub mod failure_log;
 pub mod find_tools;
 pub mod freeze;
 pub mod grants;

@@ -79,7 +79,7 @@ def read(answer, *said):
 
 def runs():
     request = urllib.request.Request(f"{URL}/api/v1/runs?limit=100", headers={"Authorization": f"Bearer {TOKEN}"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.load(answer)["runs"]
 
 

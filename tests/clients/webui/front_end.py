@@ -104,7 +104,7 @@ class Chat:
         return self.page.evaluate(fetched, path)
 
     def get(self, path):
-        with urllib.request.urlopen(f"{self.belay.url}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.belay.url}{path}", timeout=LIMIT_S) as answer:
             return json.load(answer)
 
     def runs(self):

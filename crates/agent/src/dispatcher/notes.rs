@@ -6,7 +6,7 @@ use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId, SessionOwner};
 use tokio::time::Instant;
 
 use super::Dispatcher;
-use crate::mail::{LaneNote, Settled};
+use crate::mail::{LaneNote, PendingQuestion, Settled};
 use belay_run::live::LiveRun;
 
 impl Dispatcher {
@@ -44,7 +44,8 @@ impl Dispatcher {
                     }
                     true => {}
                 }
-                self.questions.insert(waits.approval, *waits);
+                let before = self.runs_before(&waits);
+                self.questions.insert(waits.approval, PendingQuestion { before, ..*waits });
             }
             LaneNote::Resumed { approval } => {
                 self.services.work_questions.ended(approval);

@@ -204,7 +204,9 @@ impl Lane {
         let session = &self.lease.session;
         match self.services.store.lanes.release_lane(&self.lease).await {
             Ok(()) => tracing::debug!(%session, run = self.deferred.map(tracing::field::display), "lane released"),
-            Err(error) => tracing::warn!(%session, %error, "the lane is released with the other work of this node"),
+            Err(error) => {
+                belay_run::log_failure!(warn, error, %session, %error, "the lane is released with the other work of this node")
+            }
         }
     }
 

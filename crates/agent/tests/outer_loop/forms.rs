@@ -1,13 +1,18 @@
 //! Calls that ask a person to fill in a form of their MCP server, and wait in their place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{Ack, ApprovalState, Control, RunStatus, StopTarget};
+use belay_protocol::{
+    Ack, ApprovalState, BootId, Control, LaneClaim, RunStatus, SessionLifetime, StopTarget, UnixMillis,
+};
+use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Value, json};
+use tracing::Level;
 
 use crate::in_place::{pass, requests, states};
-use crate::support::{Setup, TestTool, end_of, saw};
+use crate::support::{LogLines, Setup, TestTool, end_of, faulty, saw};
 
 fn setup() -> Setup {
     let script = [Scripted::call("form", json!({})), Scripted::text("done")];
@@ -157,4 +162,57 @@ async fn a_stop_ends_the_call_that_asks_and_the_one_that_waits_to_ask() {
     assert_eq!(end_of(accepted).await.status, RunStatus::Stopped);
     assert_eq!(states(&setup).await, [ApprovalState::Withdrawn]);
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_fills_in_a_form_though_messages_from_before_it_wait() {
+    let second = Duration::from_secs(1);
+    let model = ScriptedModel::new([
+        Scripted::call("form", json!({})).after(second),
+        Scripted::text("done"),
+        Scripted::text("hurried"),
+    ]);
+    let setup = Setup::new(model).tool(TestTool::named("form").of_server("files"));
+    let mut agent = setup.start().await;
+    let first = agent.one.accepted("alice", "go").await;
+    agent.one.accepted("alice", "and hurry").await; // before the model has asked for the form
+    assert!(agent.one.next().await.contains("How big?"));
+    assert_eq!(agent.one.command("alice", "size: m").await, "Answered. The server gets these values.");
+    assert_eq!(end_of(first).await.status, RunStatus::Completed);
+    assert_eq!(states(&setup).await, [ApprovalState::Used]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_that_comes_after_its_lane_has_moved_is_no_error_in_the_log() {
+    const LINE: &str = "a form could not be stored";
+    let (lines, _guard) = LogLines::collect();
+    let (mut setup, store) = faulty(ScriptedModel::new([Scripted::call("form", json!({}))]));
+    setup.tools.push(Arc::new(TestTool::named("form").of_server("files")));
+    store.plan().nth_of(StoreOp::AskInPlace, 1, Fault::Stall);
+    let agent = setup.start().await;
+    agent.one.accepted("alice", "go").await;
+    agent.asked(1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await; // of paused time: the form is on its way to the store
+    let other = LaneClaim::free(BootId::new());
+    setup
+        .store
+        .lanes
+        .open_lane(&"alice".into(), SessionLifetime::Lasting, other, UnixMillis(1))
+        .await
+        .expect("it opens");
+    store.plan().release();
+    for _ in 0..1000 {
+        if lines.level_of(LINE).is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(lines.level_of(LINE), Some(Level::INFO));
+    agent.shut_down().await;
+    // A daemon without a cluster has no other owner of its lanes.
+    let own = ["the lane belongs to another owner and is let go"];
+    let trouble: Vec<_> =
+        lines.at_least(Level::WARN).into_iter().filter(|line| !own.contains(&line.as_str())).collect();
+    assert!(trouble.is_empty(), "{trouble:?}");
 }

@@ -1,17 +1,19 @@
 //! Trouble with the store, with redeliveries, and with what an ended run leaves behind.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Ack, ApprovalId, DispatcherStore, EventKind, EventLog, EventQuery, Refusal, RunId, RunStatus, StopReason,
+    Ack, ApprovalId, DeliverError, DispatcherStore, EventKind, EventLog, EventQuery, Refusal, RunId, RunStatus,
+    StopReason,
 };
 use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
-use crate::support::{Setup, TestTool, end_of, faulty, rest_of, saw};
+use crate::support::{LogLines, Setup, TestTool, end_of, faulty, rest_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_cannot_be_stored_is_refused_and_the_next_one_works() {
@@ -333,4 +335,17 @@ async fn facts_of(store: &Faulty<SqlStore>, run: RunId) -> (bool, bool) {
         has(|fact| matches!(fact, EventKind::ModelCalled { .. })),
         has(|fact| matches!(fact, EventKind::ToolStarted { .. })),
     )
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_platforms_words_about_a_failed_delivery_are_a_detail_that_collectors_do_not_get() {
+    const WORDS: &str = "550 not accepted: my flight is at nine";
+    let (lines, _guard) = LogLines::collect();
+    let setup = Setup::new(ScriptedModel::new([Scripted::text("hi")]));
+    let mut agent = setup.start().await;
+    agent.one.probe.fail_next(vec![DeliverError::Retry { after: None, detail: WORDS.into(), pieces_sent: 0 }]);
+    agent.one.accepted("alice", "hello").await;
+    assert_eq!(agent.one.next().await, "hi");
+    assert_eq!(lines.fields_with(WORDS), BTreeSet::from(["detail"]));
+    agent.shut_down().await;
 }

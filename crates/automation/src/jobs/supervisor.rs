@@ -257,7 +257,7 @@ async fn settle(
         service.submitter.refresh(session).await;
     }
     metrics::count_job_state(job.state);
-    tracing::info!(state = job.state.word(), why = job.detail, "a job has come into another state");
+    tracing::info!(state = job.state.word(), detail = job.detail, "a job has come into another state");
     match job.state {
         JobState::Completed => {
             submit(service, &job).await;

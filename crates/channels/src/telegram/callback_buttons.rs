@@ -91,7 +91,7 @@ pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>)
     let Some((chat, message_id)) = press.message.filter(|_| answer.is_over) else { return };
     let parameters = EditMessageReplyMarkup { chat_id: chat, message_id };
     if let Err(error) = api.call::<_, IgnoredAny>("editMessageReplyMarkup", &parameters, DEADLINE).await {
-        debug!(%error, "the buttons of a question were not taken away");
+        debug!(detail = %error, "the buttons of a question were not taken away");
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>)
 pub(super) async fn answer_query(api: &BotApi, press: &ButtonPress, text: &str, is_alert: bool) {
     let parameters = AnswerCallbackQuery { callback_query_id: &press.query, text, show_alert: is_alert };
     if let Err(error) = api.call::<_, IgnoredAny>("answerCallbackQuery", &parameters, DEADLINE).await {
-        debug!(%error, "a tap was not answered");
+        debug!(detail = %error, "a tap was not answered");
     }
 }
 

@@ -196,10 +196,10 @@ async fn renew<F: Future<Output = Result<(), ApiError>>>(show: impl Fn() -> F) {
         let pause = match show().await {
             Err(ApiError::Flood(after)) => after.max(TYPING_EVERY),
             Err(error @ ApiError::Refused { migrate_to: None, .. }) if !error.is_auth() => {
-                return debug!(%error, "typing indicator refused");
+                return debug!(detail = %error, "typing indicator refused");
             }
             Err(error) => {
-                debug!(%error, "typing indicator not shown");
+                debug!(detail = %error, "typing indicator not shown");
                 TYPING_EVERY
             }
             Ok(()) => TYPING_EVERY,

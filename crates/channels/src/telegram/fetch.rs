@@ -92,11 +92,15 @@ impl Fetcher {
             };
             match (failed, pauses.next()) {
                 (Failed::Temporarily(reason, wait), Some(pause)) => {
-                    debug!(reason, kind = file.kind, "the file of a message was not fetched, and is tried again");
+                    debug!(
+                        detail = reason,
+                        kind = file.kind,
+                        "the file of a message was not fetched, and is tried again"
+                    );
                     sleep(wait.unwrap_or(pause)).await;
                 }
                 (Failed::Temporarily(reason, _) | Failed::ForGood(reason), _) => {
-                    info!(reason, kind = file.kind, "the file of a message was not fetched");
+                    info!(detail = reason, kind = file.kind, "the file of a message was not fetched");
                     return Err(reason);
                 }
             }

@@ -107,7 +107,7 @@ pub(super) async fn send(
         match sending.api.upload::<IgnoredAny>(used.method(), form, UPLOAD_DEADLINE).await {
             Ok(_) => return Ok(()),
             Err(error) if used == Kind::Photo && error.is_bad_photo() => {
-                info!(%error, "telegram does not take the picture as a photo; it is sent as a document");
+                info!(detail = %error, "telegram does not take the picture as a photo; it is sent as a document");
                 kind = Some(Kind::Document);
             }
             Err(error) if sending.amend(target, &error).await => {}

@@ -46,10 +46,10 @@ pub(super) async fn register(api: &BotApi, people: &AllowLists, commands: &[Comm
                 Ok(false) => debug!(scope = %menu.scope, "telegram knows the commands"),
                 // An operator who has never written to the bot has no chat yet.
                 Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
-                    debug!(scope = %menu.scope, %error, "telegram takes no commands here");
+                    debug!(scope = %menu.scope, detail = %error, "telegram takes no commands here");
                 }
                 Err(error) => {
-                    debug!(%error, "telegram does not take the commands now");
+                    debug!(detail = %error, "telegram does not take the commands now");
                     sleep(pauses.after(&error)).await;
                     continue;
                 }

@@ -205,7 +205,7 @@ impl Telegram {
                 self.config.api_base
             ))),
             Err(error) => {
-                warn!(%error, "telegram is out of reach; going on without, and trying again");
+                warn!(detail = %error, "telegram is out of reach; going on without, and trying again");
                 Ok(false)
             }
         }

@@ -349,7 +349,7 @@ impl Poller {
         let parameters = GetUpdates { offset: settled, limit: Some(1), timeout: 0, allowed_updates: ALLOWED };
         let answer = self.router.api.call::<_, IgnoredAny>("getUpdates", &parameters, LAST_DEADLINE).await;
         if let Err(error) = answer {
-            info!(%error, "the last updates could not be confirmed; they come again at the next start");
+            info!(detail = %error, "the last updates could not be confirmed; they come again at the next start");
         }
     }
 
@@ -364,12 +364,12 @@ impl Poller {
                 }
             };
             if !is_logged {
-                error!(%error, "somebody else takes this bot's updates: another daemon with the same token, or a webhook");
+                error!(detail = %error, "somebody else takes this bot's updates: another daemon with the same token, or a webhook");
             }
             return CONFLICT_PAUSE;
         }
         let pause = self.pauses.after(error);
-        warn!(%error, pause_ms = pause.as_millis() as u64, "no updates from telegram");
+        warn!(detail = %error, pause_ms = pause.as_millis() as u64, "no updates from telegram");
         pause
     }
 }

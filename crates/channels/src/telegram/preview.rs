@@ -99,7 +99,7 @@ pub(super) async fn edit(
             Ok(_) => return Ok(()),
             Err(error) if error.is_not_modified() => return Ok(()),
             Err(error) if mode.is_some() && error.is_parse_error() => {
-                info!(%error, "telegram could not read our formatting; the text is shown plain");
+                info!(detail = %error, "telegram could not read our formatting; the text is shown plain");
                 mode = None;
             }
             Err(error) => {
@@ -115,6 +115,6 @@ pub(super) async fn delete(api: &BotApi, to: Conversation, message: &str) {
     let Ok(shown) = message.parse::<MessageRef>() else { return };
     let parameters = DeleteMessage { chat_id: shown.chat(to), message_id: shown.id };
     if let Err(error) = api.call::<_, IgnoredAny>("deleteMessage", &parameters, CHANGE_DEADLINE).await {
-        debug!(%error, "a preview could not be taken away");
+        debug!(detail = %error, "a preview could not be taken away");
     }
 }

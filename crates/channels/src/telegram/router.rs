@@ -371,7 +371,7 @@ impl UpdateRouter {
         match deliver::notice(self.sending(), conversation, answered, line, NOTICE_DEADLINE).await {
             Ok(()) => true,
             Err(error) => {
-                debug!(%error, line, "a line of our own was not sent");
+                debug!(detail = %error, line, "a line of our own was not sent");
                 matches!(error, ApiError::Refused { .. })
             }
         }

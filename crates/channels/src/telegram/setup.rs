@@ -95,9 +95,9 @@ where
         let pause = pauses.after(&error);
         let pause_ms = pause.as_millis() as u64;
         if error.is_auth() {
-            error!(call = what, %error, pause_ms, "telegram refuses the bot's token");
+            error!(call = what, detail = %error, pause_ms, "telegram refuses the bot's token");
         } else {
-            warn!(call = what, %error, pause_ms, "telegram is out of reach");
+            warn!(call = what, detail = %error, pause_ms, "telegram is out of reach");
         }
         sleep(pause).await;
     }

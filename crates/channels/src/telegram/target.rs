@@ -120,7 +120,7 @@ impl Target {
         let Some(problem) = Problem::of(error) else { return self.amend_ephemeral(error) };
         match problem {
             Problem::Formatting if self.is_html => {
-                info!(%error, "telegram could not read our formatting; the text is sent plain");
+                info!(detail = %error, "telegram could not read our formatting; the text is sent plain");
                 self.is_html = false;
             }
             Problem::Moved(chat) if self.may_follow => {

@@ -70,7 +70,7 @@ pub(crate) async fn served(double: Double) -> (Served, Arc<Intake>) {
 
 /// The next message, while time passes as fast as nothing happens.
 async fn next_at_last(stream: &mut InboundStream) -> Envelope {
-    for _ in 0..20 {
+    for _ in 0..1000 {
         if let Ok(envelope) = timeout(Duration::from_millis(200), stream.next()).await {
             return envelope.expect("the stream goes on");
         }

@@ -124,7 +124,7 @@ impl SubagentDelegate {
                 RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name)
             }
             Err(error) => {
-                tracing::warn!(run = %self.core.live.id, detail = %error, "a subagent failed");
+                belay_run::log_failure!(warn, error, run = %self.core.live.id, detail = %error, "a subagent failed");
                 failure(error)
             }
         }

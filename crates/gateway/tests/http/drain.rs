@@ -73,7 +73,7 @@ async fn once_the_intake_is_over_messages_are_refused_and_runs_are_still_read() 
     assert_eq!((refused.0, &refused.1["error"]["code"]), (503, &json!("shutting_down")));
     let path = format!("/api/v1/runs/{run}/wait?timeout_ms=5000");
     let (waited, ()) = tokio::join!(harness.get(&path), async {
-        tokio::time::sleep(Duration::from_millis(50)).await; // the wait is meant to be on its way
+        harness.agent.until_watched(run).await; // the wait is on its way
         harness.agent.finish(run, StopReason::FinalText, "read from the store");
     });
     assert_eq!((waited.0, &waited.1["reply"]), (200, &json!("read from the store")));

@@ -50,14 +50,9 @@ async fn a_key_is_answered_by_the_first_run_and_refused_for_another_text() {
 #[tokio::test]
 async fn a_marked_retry_joins_the_run_whose_client_has_gone() {
     let harness = Harness::open().await;
-    let gone = request(&harness, COUNT, "0", "hold").timeout(Duration::from_millis(200)).send().await;
-    assert!(gone.is_err());
+    gone(&harness, request(&harness, COUNT, "0", "hold")).await;
     let retry = tokio::spawn(request(&harness, COUNT, "1", "hold").send());
-    let texts = async || {
-        let seen = harness.agent.seen.lock().unwrap();
-        seen.iter().filter(|message| matches!(message.body, Body::Text(_))).count()
-    };
-    until(async || texts().await == 2).await;
+    until(async || texts(&harness) == 2).await;
     let known = runs(&harness).await;
     assert_eq!(known.len(), 1, "{known:#?}");
     let run: RunId = known[0]["run_id"].as_str().unwrap().parse().unwrap();
@@ -185,8 +180,7 @@ async fn a_retried_yes_with_a_key_is_one_answer() {
 async fn the_run_of_a_client_that_went_away_ends_after_the_setting() {
     for (seconds, stops) in [(1, 1), (0, 0)] {
         let harness = Harness::with(|parts| parts.config.openai_client_gone_s = seconds).await;
-        let gone = request(&harness, "x-other", "1", "hold").timeout(Duration::from_millis(200)).send().await;
-        assert!(gone.is_err());
+        gone(&harness, request(&harness, "x-other", "1", "hold")).await;
         let stopped = || {
             let seen = harness.agent.seen.lock().unwrap();
             let is_stop = |body: &Body| matches!(body, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(_))));

@@ -188,7 +188,7 @@ async fn what_is_stored_when_the_daemon_ends_is_told_to_the_last() {
         let run = harness.hold("s").await;
         let record = belay_protocol::RunReader::run(&*harness.store, run).await.unwrap().unwrap();
         let response = harness.follow(&format!("/api/v1/runs/{run}/stream"), None).await;
-        tokio::time::sleep(Duration::from_millis(20)).await; // the reader has come to where it waits
+        harness.agent.until_watched(run).await; // the reader has come to where it waits
         harness.stop.cancel();
         for step in 0..600 {
             harness.store.fact(&record, EventKind::model_called(step, None, None));

@@ -61,7 +61,7 @@ pub(crate) async fn deliver(mailbox: &Mailbox, message: &Outbound) -> Result<(),
     let kept = tokio::time::timeout(copy_limit, sent::keep(&mailbox.account, &id, &mail, copy_limit)).await;
     match kept {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => info!(%error, "a sent mail has no copy in the folder of sent mails"),
+        Ok(Err(error)) => info!(detail = %error, "a sent mail has no copy in the folder of sent mails"),
         Err(_elapsed) => info!("a sent mail has no copy in the folder of sent mails: no answer in time"),
     }
     Ok(())
@@ -96,7 +96,7 @@ fn failed(error: &SmtpError) -> DeliverError {
         // The operator may replace the password, so the message is retried.
         SmtpError::NotSent(_) => DeliverError::Retry { after: None, detail, pieces_sent: 0 },
         SmtpError::Login(_) => {
-            warn!(%error, "no answer can be sent by mail");
+            warn!(detail = %error, "no answer can be sent by mail");
             DeliverError::Retry { after: None, detail, pieces_sent: 0 }
         }
         SmtpError::Refused(_) => DeliverError::Refused { detail },

@@ -24,7 +24,7 @@ pub(crate) async fn tell(mailbox: &Mailbox, acks: &[Ack], routes: Vec<Option<Rep
         for route in first_of_each(acks, routes) {
             let line = mailbox.parts.texts.checked(&NAME.into(), GIVEN_UP.to_owned()).await;
             if let Err(error) = deliver(mailbox, &Outbound::new(None, route, line).checked()).await {
-                info!(%error, "the sender of a mail that was given up was not told");
+                info!(detail = %error, "the sender of a mail that was given up was not told");
             }
         }
     };

@@ -74,7 +74,7 @@ pub(crate) async fn take(
 fn failed(failures: &Failures, validity: u32, uid: u32, error: ImapError) -> Result<(), ImapError> {
     let is_last = failures.note(validity, uid);
     if is_last {
-        warn!(uid, %error, "a mail is passed over: it could not be read several times");
+        warn!(uid, detail = %error, "a mail is passed over: it could not be read several times");
     }
     match error {
         ImapError::Refused(_) if is_last => Ok(()),

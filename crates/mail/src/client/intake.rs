@@ -60,7 +60,7 @@ impl Intake {
                 Err(error) => {
                     (self.opened, self.page) = (None, None);
                     let pause = self.pauses.next().unwrap_or(PAUSE_MAX);
-                    warn!(%error, pause_ms = pause.as_millis() as u64, "the mailbox is read again later");
+                    warn!(detail = %error, pause_ms = pause.as_millis() as u64, "the mailbox is read again later");
                     self.mailbox.set_trouble(Some(error.to_string()));
                     sleep(pause).await;
                 }

@@ -118,7 +118,7 @@ impl Channel for Mail {
                 return Err(cannot(format!("{error}. {remedy}")));
             }
             Ok(Err(error)) => {
-                warn!(%error, "the mailbox is out of reach; going on without, and trying again");
+                warn!(detail = %error, "the mailbox is out of reach; going on without, and trying again");
                 None
             }
             Err(_elapsed) => None,

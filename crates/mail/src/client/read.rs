@@ -54,7 +54,7 @@ async fn content(
     let found = match imap.fetch_whole(uid, mail.size).await {
         Ok(mut found) => found.pop(),
         Err(ImapError::Refused(why)) => {
-            warn!(uid, why, "the server does not give the text of a mail");
+            warn!(uid, detail = why, "the server does not give the text of a mail");
             return Ok(Some(Err(NOT_GIVEN)));
         }
         Err(error) => {

@@ -66,7 +66,7 @@ async fn offer(rooms: &Rooms, room: &str, event: &str, key: &str, question: &Que
         let transaction = format!("{key}-reaction-{at}");
         let sent = rooms.api.put_event(room, "m.reaction", &transaction, &reaction(event, emoji)).await;
         if let Err(error) = sent {
-            debug!(%error, "an answer was not offered as a reaction");
+            debug!(detail = %error, "an answer was not offered as a reaction");
         }
     }
 }
@@ -115,6 +115,6 @@ pub(crate) async fn remove(rooms: &Rooms, conversation: &str, event: &str) {
     let room = rooms.people.current(conversation);
     let transaction = format!("{}-redaction", OutboxId::new().as_uuid().simple());
     if let Err(error) = rooms.api.redact(&room, event, &transaction).await {
-        debug!(%error, "a preview could not be taken away");
+        debug!(detail = %error, "a preview could not be taken away");
     }
 }

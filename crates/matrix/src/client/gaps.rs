@@ -76,7 +76,7 @@ impl Rooms {
                     from = page.end.filter(|end| *end != at);
                 }
                 Err(error @ (ApiError::Refused { .. } | ApiError::TooLarge(_))) if !error.is_auth() => {
-                    warn!(room, %error, "the server does not show the older events of a room");
+                    warn!(room, detail = %error, "the server does not show the older events of a room");
                 }
                 Err(error) => return Err(error),
             }

@@ -42,7 +42,7 @@ impl Rooms {
         match self.api.join(room, via).await {
             Ok(()) => self.adopt(room).await,
             Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
-                warn!(room, %error, "a room cannot be joined");
+                warn!(room, detail = %error, "a room cannot be joined");
                 Ok(())
             }
             Err(error) => Err(error),

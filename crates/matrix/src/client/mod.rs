@@ -101,7 +101,7 @@ impl Channel for Matrix {
                     "Check the token and channels.matrix.homeserver; a login makes a new token, a logout ends it";
                 return Err(cannot(format!("the homeserver refuses the access token ({error}). {remedy}")));
             }
-            Err(error) => warn!(%error, "the homeserver is out of reach; going on without, and trying again"),
+            Err(error) => warn!(detail = %error, "the homeserver is out of reach; going on without, and trying again"),
             Ok(()) => {}
         }
         let intake = Intake::new(Arc::clone(&self.rooms), intake);

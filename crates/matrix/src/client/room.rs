@@ -66,7 +66,7 @@ impl Rooms {
         };
         match read {
             Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
-                info!(room, %error, "an event is passed over");
+                info!(room, detail = %error, "an event is passed over");
                 Ok(None)
             }
             read => read,

@@ -106,11 +106,11 @@ pub(crate) async fn settle(rooms: Arc<Rooms>, item: Item, offers: mpsc::Sender<E
             Ok(inbound) => break inbound,
             Err(error) => {
                 if Unreached::concerns(&item.event.kind) && unreached.is_given_up(&rooms.api, &error).await {
-                    warn!(room = item.room, %error, "a room could not be joined for an hour; invite Belay again");
+                    warn!(room = item.room, detail = %error, "a room could not be joined for an hour; invite Belay again");
                     return item;
                 }
                 let pause = pauses.after(&error);
-                warn!(room = item.room, %error, pause_ms = pause.as_millis() as u64, "an event is read again later");
+                warn!(room = item.room, detail = %error, pause_ms = pause.as_millis() as u64, "an event is read again later");
                 sleep(pause).await;
             }
         }

@@ -115,10 +115,10 @@ impl Intake {
                 self.paused_until = Instant::now() + pause;
                 self.rooms.set_trouble(Some(error.to_string()));
                 if error.is(400) && self.lines.open() == 0 {
-                    error!(%error, "the homeserver does not know the kept place; messages before now are passed over");
+                    error!(detail = %error, "the homeserver does not know the kept place; messages before now are passed over");
                     self.since = Since::Now;
                 } else {
-                    warn!(%error, pause_ms = pause.as_millis() as u64, "the homeserver gives no messages");
+                    warn!(detail = %error, pause_ms = pause.as_millis() as u64, "the homeserver gives no messages");
                 }
             }
         }

@@ -104,7 +104,7 @@ async fn ask(
             None
         }
         Err(error) => {
-            tracing::warn!(run = %core.live.id, detail = %error, "no model was asked for an account");
+            crate::log_failure!(warn, error, run = %core.live.id, detail = %error, "no model was asked for an account");
             None
         }
     }

@@ -60,10 +60,10 @@ pub(super) async fn notes(
     let run = core.live.id;
     let mut noting = Noting { core: &mut core, tools, step };
     if let Err(error) = run_agentic_loop(&mut noting, &reasoning, &mut context, &config).await {
-        tracing::warn!(%run, detail = %error, "no notes were made before the conversation is shortened");
+        crate::log_failure!(warn, error, %run, detail = %error, "no notes were made before the conversation is shortened");
     }
     if let Err(error) = core.journal.write(&context, Durability::Relaxed).await {
-        tracing::warn!(%run, %error, "the events of the note run were not stored of the run");
+        crate::log_failure!(warn, error, %run, %error, "the events of the note run were not stored of the run");
     }
 }
 

@@ -121,7 +121,7 @@ async fn written(core: &RunCore, context: &LoopContext, account: &Account<'_>, h
     let mut asking = core.seed(context).grow(config.timeout());
     let text = ask::account(&mut asking, config, account, how.calibration, how.wish, context.state.iteration).await;
     if let Err(error) = asking.journal.write(context, Durability::Relaxed).await {
-        tracing::warn!(run = %core.live.id, %error, "the events of the summary call were not stored");
+        crate::log_failure!(warn, error, %error, run = %core.live.id, "the events of the summary call were not stored");
     }
     text
 }

@@ -79,7 +79,7 @@ impl Wanted {
         if may_be_stored {
             context.state.handles.insert(self.call.clone(), self.handle);
             if let Err(error) = caller.journal.write(context, Durability::Committed).await {
-                tracing::warn!(%error, run = %caller.request.run, "the handle of a call could not be stored");
+                crate::log_failure!(warn, error, %error, run = %caller.request.run, "the handle of a call could not be stored");
             }
         }
         // A call that has ended meanwhile does not listen.

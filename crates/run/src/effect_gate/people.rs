@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::{
     ApprovalKind, ApprovalState, Arguments, AskPerson, AskedIn, CallPreview, Form, FormAnswer, Lease, PersonPort,
-    ToolCall,
+    StoreError, ToolCall,
 };
 use serde_json::Map;
 use tokio::sync::Mutex;
@@ -15,6 +15,7 @@ use crate::approvals::{Wanted, digest};
 use crate::child_asker::{ChildAnswer, ChildAsker, ChildCall};
 use crate::deadlines::WaitClock;
 use crate::live::LiveRun;
+use crate::log_failure;
 use crate::request::RunRequest;
 use crate::store_wait::StoreWait;
 
@@ -106,10 +107,18 @@ impl AskPerson for CallPeople {
             Ok(ChildAnswer::Refused(_)) => FormAnswer::Unasked("too many runs wait for people already".into()),
             Ok(ChildAnswer::Cancelled) => FormAnswer::Stopped,
             Err(error) => {
-                tracing::error!(%error, run = %request.run, "a form could not be stored");
-                FormAnswer::Unasked("the store does not answer".into())
+                log_failure!(error, error, %error, run = %request.run, "a form could not be stored");
+                FormAnswer::Unasked(unasked(&error).into())
             }
         }
+    }
+}
+
+/// Why the person was not asked, for the server.
+fn unasked(error: &StoreError) -> &'static str {
+    match error.is_elsewhere() {
+        true => "another node continues the run",
+        false => "the store does not answer",
     }
 }
 

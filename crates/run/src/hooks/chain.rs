@@ -270,7 +270,7 @@ impl Bound {
             Ok(Err(_panic)) => ("crashed", "it panicked".to_owned()),
             Err(_elapsed) => ("timeout", format!("no answer within {limit:?}")),
         };
-        tracing::warn!(hook = self.name(), point = point.word(), why, "a hook failed");
+        tracing::warn!(hook = self.name(), point = point.word(), detail = why, "a hook failed");
         metrics::hook_called(point, outcome);
         None
     }

@@ -1,6 +1,8 @@
 //! Tests against a server.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::connection::PgConnection;
@@ -287,8 +289,10 @@ fn a_connection_that_the_server_ends_is_reported_as_lost() {
 #[test]
 fn deadlocks_and_read_only_transactions_are_told_apart() {
     let Some(server) = Server::shared() else { return };
-    let (mut first, name) = server.fresh();
-    let mut second = server.connect(&name).unwrap();
+    let counted = Arc::<AtomicU64>::default();
+    let (first, name) = server.fresh();
+    let mut first = first.counting(counted.clone());
+    let mut second = server.connect(&name).unwrap().counting(counted.clone());
     first.batch("CREATE TABLE t (n BIGINT PRIMARY KEY, v BIGINT); INSERT INTO t VALUES (1, 0), (2, 0)").unwrap();
     let update = "UPDATE t SET v = v + 1 WHERE n = ?1";
     first.begin().unwrap();
@@ -301,6 +305,7 @@ fn deadlocks_and_read_only_transactions_are_told_apart() {
     let other = blocked.join().unwrap();
     let error = own.err().or(other.err()).expect("one of both fails");
     assert_eq!(error.cause(), Cause::Conflict);
+    assert_eq!(counted.load(Ordering::Relaxed), 1, "the server ends one of both");
     second.batch("SET default_transaction_read_only = on").unwrap();
     let error = second.execute(update, &[], &params![1_i64]).unwrap_err();
     assert_eq!(error.cause(), Cause::ReadOnly);

@@ -433,9 +433,9 @@ impl Writer {
                 }
                 self.batch.push(job);
             }
-            Err(Failure::Refused(StoreError::LeaseLost(session))) if job.is_promised() => {
-                // As below. The new owner of the lane continues from what the store has.
-                info!(%session, "a write is dropped: the lane has another owner");
+            Err(Failure::Refused(error)) if job.is_promised() && error.is_elsewhere() => {
+                // As below. The new owner of the lane or the work continues from what the store has.
+                info!(%error, "a write is dropped: its work has another owner");
             }
             Err(Failure::Refused(error)) if job.is_promised() => {
                 // Only an unanswered job can have made this one possible, and then nobody can have depended on this one.

@@ -26,7 +26,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::{span_id, trace_id};
 
-/// The fields with texts of providers, of the model, of programs or of MCP servers.
+/// The fields with texts of providers, of platforms (homeservers, mail servers, adapters), of the model, of programs or of
+/// MCP servers.
 const TEXTS: [&str; 6] = ["analysis", "detail", "faults", "said", "stderr", "trouble"];
 
 /// Log lines that were not sent to the collector.

@@ -364,7 +364,7 @@ impl Survey {
                     Standing::Changed { what, .. } => {
                         warn!(server, tool = name, ?what, "mcp tool not offered: changed since it was approved");
                     }
-                    Standing::LeftOut { why } => warn!(server, tool = name, why, "mcp tool left out"),
+                    Standing::LeftOut { why } => warn!(server, tool = name, detail = why, "mcp tool left out"),
                 }
             }
         }

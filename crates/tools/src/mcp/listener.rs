@@ -174,8 +174,10 @@ impl Listener {
     fn refuse(&self, request: &ServerRequest, again: &str) {
         let (server, asked) = (&self.server, asked(request));
         match self.notices.refuse(format!("{asked}{again}"), elicitation(request).is_some()) {
-            true => warn!(server, asked, "mcp server asks a person while none of its tools is called, refused"),
-            false => debug!(server, asked, "mcp server asks for what is not offered, refused"),
+            true => {
+                warn!(server, detail = asked, "mcp server asks a person while none of its tools is called, refused")
+            }
+            false => debug!(server, detail = asked, "mcp server asks for what is not offered, refused"),
         }
     }
 

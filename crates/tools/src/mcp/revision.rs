@@ -218,7 +218,9 @@ impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
                 let error = (self.refuse)(&request.request);
                 self.send(ClientJsonRpcMessage::error(error, Some(request.id))).await?;
             }
-            other => tracing::debug!(?other, "message of an mcp server before the connection is open, ignored"),
+            other => {
+                tracing::debug!(detail = ?other, "message of an mcp server before the connection is open, ignored")
+            }
         }
         Ok(None)
     }

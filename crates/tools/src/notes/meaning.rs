@@ -57,7 +57,7 @@ impl Meaning {
         match timeout(LIMIT, self.nearest(owner, query)).await {
             Ok(Ok(near)) => near,
             Ok(Err(why)) => {
-                tracing::warn!(why, "notes were not searched by meaning");
+                tracing::warn!(detail = why, "notes were not searched by meaning");
                 failed(why)
             }
             Err(_elapsed) => failed(format!("no answer within {} s", LIMIT.as_secs())),

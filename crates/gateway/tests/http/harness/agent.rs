@@ -13,9 +13,9 @@ use belay_protocol::*;
 use futures_util::StreamExt;
 use tokio::sync::{broadcast, watch};
 
-use super::NOW;
 use super::reports::{context, status, tools};
 use super::store::{FakeStore, blank};
+use super::{NOW, PATIENCE};
 use crate::work::FakeWork;
 
 struct Life {
@@ -387,6 +387,17 @@ impl FakeAgent {
     pub(crate) fn vanish(&self, id: RunId) {
         self.store.remove(id);
         self.lives.lock().unwrap().remove(&id);
+    }
+
+    /// Waits until somebody watches a run.
+    pub(crate) async fn until_watched(&self, run: RunId) {
+        let is_watched = || self.lives.lock().unwrap().get(&run).is_some_and(|life| life.finished.receiver_count() > 0);
+        let watched = async {
+            while !is_watched() {
+                tokio::time::sleep(Duration::from_millis(5)).await; // requests come in real time
+            }
+        };
+        tokio::time::timeout(PATIENCE, watched).await.expect("the run is watched");
     }
 
     /// The run goes on where nobody can watch it.

@@ -76,7 +76,7 @@ impl Login {
     pub(super) fn need_no_more(&self, ends: impl Fn(Until) -> bool) {
         let ended = self.state().needed.take_if(|need| ends(need.until));
         if let Some(Need { why, .. }) = ended {
-            info!(server = self.server, why, "an mcp server needs no login any more");
+            info!(server = self.server, detail = why, "an mcp server needs no login any more");
             self.news.tell(&self.server, None);
         }
     }
@@ -90,7 +90,7 @@ impl Login {
             (before.is_none_or(|before| before.why != why), is_new)
         };
         if is_new {
-            warn!(server = self.server, why, "needs login: belay mcp login {}", self.server);
+            warn!(server = self.server, detail = why, "needs login: belay mcp login {}", self.server);
         }
         if is_new || is_other {
             self.news.tell(&self.server, Some((&why, is_new)));

@@ -37,7 +37,9 @@ pub(in crate::mcp) async fn abandon(server: &Server, sessions: &McpSessions, han
     match timeout(LIMIT, cancelled).await {
         Ok(Ok(())) => debug!(server = name, "the task of a call that never continues was cancelled"),
         // The server may have ended the task already.
-        Ok(Err(why)) => debug!(server = name, why, "the task of a call that never continues could not be cancelled"),
+        Ok(Err(why)) => {
+            debug!(server = name, detail = why, "the task of a call that never continues could not be cancelled")
+        }
         Err(_late) => warn!(server = name, "the task of a call that never continues could not be cancelled in time"),
     }
 }
