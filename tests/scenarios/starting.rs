@@ -50,8 +50,9 @@ fn find(directory: &std::path::Path, name: &str) -> Result<bool> {
 #[tokio::test]
 async fn the_sandbox_is_tested_after_readiness_and_a_successful_test_is_remembered() -> Result<()> {
     let home = stand_in(Home::new())?.set("workers.enabled", true);
-    home.start().await?.shut_down().await?;
-    until_file(&home, "sandbox-probe", true).await?;
+    let first = home.start().await?;
+    until_file(&home, "sandbox-probe", true).await?; // it is written behind readiness
+    first.shut_down().await?;
 
     // Even workers, which a start offers only if the sandbox works, wait for no second test: it fails after readiness.
     std::fs::write(home.path().join("slow"), "")?;
@@ -68,8 +69,9 @@ async fn a_sandbox_that_no_longer_works_is_reported_and_commands_are_refused() -
     let call = Answer::call("run_command", json!({"argv": ["true"]}));
     let model = ModelServer::start(vec![call], Answer::text("it is refused")).await;
     let home = stand_in(Home::new().openai(&model.base_url))?;
-    home.start().await?.shut_down().await?;
-    until_file(&home, "sandbox-probe", true).await?;
+    let first = home.start().await?;
+    until_file(&home, "sandbox-probe", true).await?; // it is written behind readiness
+    first.shut_down().await?;
 
     std::fs::write(home.path().join("bad"), "")?;
     let daemon = home.start().await?;
