@@ -208,9 +208,6 @@ pub(crate) struct PendingQuestion {
     pub(crate) decidable: bool,
     /// The form that a text fills in.
     pub(crate) form: Option<Arc<Form>>,
-    /// The unfinished runs of the conversation when the dispatcher learned of a form of one of them. A text after the form
-    /// is its answer, although these wait.
-    pub(crate) before: Vec<RunId>,
     /// Whether the client of the run is asked for results. No text of a person answers that.
     pub(crate) of_client: bool,
     pub(crate) summary: String,
@@ -230,7 +227,6 @@ impl PendingQuestion {
             asker: approval.asked_of().clone(),
             decidable: approval.kind.is_decidable(),
             form: approval.kind.form().filter(|form| !form.fields.is_empty()).map(|form| Arc::new(form.clone())),
-            before: Vec::new(),
             of_client: approval.kind.is_of_client(),
             summary: approval.summary.clone(),
         }

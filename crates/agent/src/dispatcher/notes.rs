@@ -6,7 +6,7 @@ use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId, SessionOwner};
 use tokio::time::Instant;
 
 use super::Dispatcher;
-use crate::mail::{LaneNote, PendingQuestion, Settled};
+use crate::mail::{LaneNote, Settled};
 use belay_run::live::LiveRun;
 
 impl Dispatcher {
@@ -44,8 +44,7 @@ impl Dispatcher {
                     }
                     true => {}
                 }
-                let before = self.runs_before(&waits);
-                self.questions.insert(waits.approval, PendingQuestion { before, ..*waits });
+                self.questions.insert(waits.approval, *waits);
             }
             LaneNote::Resumed { approval } => {
                 self.services.work_questions.ended(approval);

@@ -1,9 +1,7 @@
 //! The open questions that a person can answer in a conversation. A daemon that is alone knows them all. In a cluster other
 //! nodes ask too, so they are read in the store.
 
-use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalState, Authority, Inbound, RunFilter, RunId, RunStatus, StoreError,
-};
+use belay_protocol::{ApprovalFilter, ApprovalId, ApprovalState, Authority, Inbound, RunFilter, RunStatus, StoreError};
 
 use super::Dispatcher;
 use super::named::{IdPart, Named};
@@ -21,7 +19,7 @@ pub(super) struct Asked {
     /// The questions that autonomous work asks the sender.
     pub(super) of_work: Option<WorkQuestion>,
     /// Whether a plain yes or no answers the question of work: it is the newest message of the conversation, and no other
-    /// run of the conversation works. To a form it applies also before messages that were there earlier than the form.
+    /// run of the conversation works.
     pub(super) is_next: bool,
     /// Whether a paused run of the conversation waits for a second person.
     pub(super) waits_for_second: bool,
@@ -80,33 +78,18 @@ impl Asked {
 pub(super) struct Ambiguous;
 
 /// The run that waits in its place for the answer. A turn may work on while a run that it has started asks.
-fn is_of(question: &PendingQuestion, run: RunId) -> bool {
+fn is_of(question: &PendingQuestion, run: belay_protocol::RunId) -> bool {
     question.in_place && question.run == run
 }
 
-/// Whether these unfinished runs of a conversation leave a text to this question: each is the run that asks, or was there
-/// before its form.
-fn is_left_to(question: &PendingQuestion, runs: &[RunId]) -> bool {
-    runs.iter().all(|run| is_of(question, *run) || question.before.contains(run))
-}
-
 impl Dispatcher {
-    /// The unfinished runs of the conversation in which one of them asks for a form. Empty for other questions: a run that
-    /// works may be meant by a text.
-    pub(super) fn runs_before(&self, question: &PendingQuestion) -> Vec<RunId> {
-        let lane = self.lanes.get(&question.asked_in).filter(|_| question.form.is_some());
-        let runs: Vec<_> = lane.into_iter().flat_map(|lane| lane.runs.iter().map(|run| run.id)).collect();
-        let asks_here = runs.iter().any(|run| is_of(question, *run));
-        if asks_here { runs } else { Vec::new() }
-    }
-
     /// The questions that this node asks.
     pub(super) fn asked_here(&self, inbound: &Inbound) -> Asked {
         let mut asked = Asked::among(self.questions.values(), inbound);
         if let Some(WorkQuestion::One(question)) = &asked.of_work {
             let lane = self.lanes.get(&inbound.session);
-            let runs: Vec<_> = lane.into_iter().flat_map(|lane| lane.runs.iter().map(|run| run.id)).collect();
-            asked.is_next = is_left_to(question, &runs) && self.services.work_questions.is_newest(question.approval);
+            let is_quiet = lane.is_none_or(|lane| lane.runs.iter().all(|run| is_of(question, run.id)));
+            asked.is_next = is_quiet && self.services.work_questions.is_newest(question.approval);
         }
         asked
     }
@@ -148,11 +131,11 @@ pub(super) async fn asked_anywhere(services: &AgentServices, inbound: &Inbound) 
     if let Some(WorkQuestion::One(question)) = &asked.of_work {
         let statuses = RunStatus::ALL.iter().copied().filter(|status| !status.is_end()).collect();
         let runs = services.store.runs.runs(RunFilter { session: Some(session), statuses, ..RunFilter::default() });
-        let runs: Vec<_> = runs.await?.iter().map(|run| run.run_id).collect();
+        let is_quiet = runs.await?.iter().all(|run| is_of(question, run.run_id));
         let approval = open.iter().find(|asked| asked.id == question.approval);
         let route = approval.and_then(|asked| asked.present_place()?.route.as_ref());
         let shown_last = match route {
-            Some(route) if is_left_to(question, &runs) => services.store.outbox.shown_last(route, question.run).await?,
+            Some(route) if is_quiet => services.store.outbox.shown_last(route, question.run).await?,
             _ => None,
         };
         asked.is_next = shown_last == Some(question.approval);

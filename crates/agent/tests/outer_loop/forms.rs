@@ -165,25 +165,6 @@ async fn a_stop_ends_the_call_that_asks_and_the_one_that_waits_to_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_fills_in_a_form_though_messages_from_before_it_wait() {
-    let second = Duration::from_secs(1);
-    let model = ScriptedModel::new([
-        Scripted::call("form", json!({})).after(second),
-        Scripted::text("done"),
-        Scripted::text("hurried"),
-    ]);
-    let setup = Setup::new(model).tool(TestTool::named("form").of_server("files"));
-    let mut agent = setup.start().await;
-    let first = agent.one.accepted("alice", "go").await;
-    agent.one.accepted("alice", "and hurry").await; // before the model has asked for the form
-    assert!(agent.one.next().await.contains("How big?"));
-    assert_eq!(agent.one.command("alice", "size: m").await, "Answered. The server gets these values.");
-    assert_eq!(end_of(first).await.status, RunStatus::Completed);
-    assert_eq!(states(&setup).await, [ApprovalState::Used]);
-    agent.shut_down().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_form_that_comes_after_its_lane_has_moved_is_no_error_in_the_log() {
     const LINE: &str = "a form could not be stored";
     let (lines, _guard) = LogLines::collect();

@@ -17,41 +17,13 @@ pub(super) struct Deliveries {
     recent: Mutex<VecDeque<Shown>>,
     /// Approval requests that no line has answered. The reply of their run removes them.
     asked: Mutex<VecDeque<Shown>>,
-    /// Those of them that a text answers: a form, or a secret.
-    typed: Mutex<VecDeque<ApprovalId>>,
     changed: watch::Sender<()>,
 }
 
 impl Deliveries {
     pub(super) fn new() -> Self {
         let recent = Mutex::new(VecDeque::with_capacity(REMEMBERED));
-        Self { recent, asked: Mutex::default(), typed: Mutex::default(), changed: watch::Sender::new(()) }
-    }
-
-    /// Records that a text answers this approval request, which is about to be noted as shown.
-    pub(super) fn wants_text(&self, approval: ApprovalId) {
-        let mut typed = self.typed();
-        if typed.contains(&approval) {
-            return; // a reminder
-        }
-        if typed.len() == REMEMBERED {
-            typed.pop_front();
-        }
-        typed.push_back(approval);
-    }
-
-    /// Whether the newest approval request that no line has answered is one that a text answers.
-    pub(super) fn takes_text(&self) -> bool {
-        let newest = self.asked().back().and_then(|(_, approval)| *approval);
-        newest.is_some_and(|newest| self.typed().contains(&newest))
-    }
-
-    /// Records that a text has answered the newest approval request, or was not taken for an answer.
-    pub(super) fn text_taken(&self) {
-        if self.takes_text() {
-            self.asked().pop_back();
-            self.changed.send_replace(());
-        }
+        Self { recent, asked: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
     /// Records that a reply or an approval request has been shown, or can never be shown.
@@ -104,10 +76,6 @@ impl Deliveries {
         self.changed.subscribe()
     }
 
-    fn typed(&self) -> MutexGuard<'_, VecDeque<ApprovalId>> {
-        self.typed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn asked(&self) -> MutexGuard<'_, VecDeque<Shown>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,21 +126,6 @@ mod tests {
         assert!(deliveries.has_question());
         deliveries.note((other, None));
         assert!(!deliveries.has_question());
-    }
-
-    #[test]
-    fn the_newest_question_takes_a_text_until_one_has_answered_it() {
-        let deliveries = Deliveries::new();
-        let [decided, form] = [ApprovalId::new(), ApprovalId::new()];
-        deliveries.note((RunId::new(), Some(decided)));
-        deliveries.text_taken();
-        assert!(deliveries.is_open(decided) && !deliveries.takes_text(), "a text does not answer it");
-        deliveries.wants_text(form);
-        assert!(!deliveries.takes_text(), "it is not shown yet");
-        deliveries.note((RunId::new(), Some(form)));
-        assert!(deliveries.takes_text());
-        deliveries.text_taken();
-        assert!(!deliveries.takes_text() && deliveries.is_open(decided) && !deliveries.is_open(form));
     }
 
     #[test]

@@ -280,9 +280,6 @@ impl Channel for StdinChannel {
         if question.is_some_and(|question| !question.decidable) && self.has_prompt() {
             let _ = self.printer.notify(SECRET_HINT).await; // may fail: the question itself says what is needed
         }
-        if let Some(question) = question.filter(|question| !question.decidable) {
-            self.deliveries.wants_text(question.approval);
-        }
         if let Some(run) = message.run_id {
             // Also after a failure: nobody needs to wait for this delivery any longer.
             self.deliveries.note((run, question.map(|question| question.approval)));

@@ -3,8 +3,7 @@
 //! Lines are sent in the order in which they came. A text waits until the one before it has been accepted, and while
 //! [`OUTSTANDING_MAX`] runs are unfinished. A line that begins with a slash is sent when it is the next one. At a
 //! keyboard the lines behind a waiting one are read too: a command that acts at once, and an answer to a shown question,
-//! pass the waiting lines, and beyond [`WAITING_MAX`] a line is refused. While the newest question is a form or asks for a
-//! secret, the next text is its answer: it passes too, and those that wait stay, because they were typed before. If the input is piped,
+//! pass the waiting lines, and beyond [`WAITING_MAX`] a line is refused. If the input is piped,
 //! three things wait until everything before them has been answered: `/quit`, the end of input, and an answer to an
 //! approval request. A script's `yes` answers the request of the line before it, which may not exist yet. A run that
 //! waits for approval counts as answered, because it does not continue by itself. So does one whose subagent waits: it is
@@ -95,8 +94,6 @@ struct State {
     paused: PausedRuns,
     /// Texts that were sent and are not yet accepted.
     unaccepted: usize,
-    /// The text that has passed those that wait, until the agent has said whether it is an answer.
-    answering: Option<String>,
     /// Whether the last input was a Ctrl-C that had nothing to stop.
     warned: bool,
     /// The time of the last Ctrl-C that stopped something.
@@ -118,8 +115,6 @@ enum Progress {
         text: String,
         quit: bool,
         resumes: Option<RunId>,
-        /// Whether the line had no effect.
-        refused: bool,
     },
     Busy {
         text: String,
@@ -201,33 +196,11 @@ impl Pump {
                 self.state.head = Some(Head::End);
             }
             Some(Line::Text(text)) if text.trim().is_empty() => {}
-            Some(Line::Text(text)) if self.fills_in(&text) => {
-                self.state.answering = Some(text.clone());
-                return Some(self.first_send(text));
-            }
             Some(Line::Text(text)) if self.state.head.is_none() => self.state.head = Some(Head::Line(text)),
             Some(Line::Text(text)) => return self.take_typed(text).await,
             Some(Line::Unusable(why)) => notify(&self.printer, &why).await,
         }
         None
-    }
-
-    /// Whether a typed line is the text that the newest question asks for.
-    fn fills_in(&self, text: &str) -> bool {
-        self.asks_for_text() && self.state.answering.is_none() && kind(text) == Kind::Text
-    }
-
-    /// Whether a person at the keyboard is asked for a text. Texts that were typed before are not the answer.
-    fn asks_for_text(&self) -> bool {
-        self.ending == Ending::AtOnce && self.deliveries.takes_text()
-    }
-
-    /// Notes what has become of the text that was sent as an answer. One that was accepted as a message shows that nobody
-    /// waits for an answer; after a refusal the person corrects it.
-    fn answer_settled(&mut self, text: &str, refused: bool) {
-        if self.state.answering.take_if(|answer| answer == text).is_some() && !refused {
-            self.deliveries.text_taken();
-        }
     }
 
     /// Takes a typed line while another one waits.
@@ -282,9 +255,7 @@ impl Pump {
         match kind(text) {
             Kind::Quit => self.may_end(),
             Kind::Command => true,
-            Kind::Text => {
-                self.state.unaccepted == 0 && self.state.open.len() < OUTSTANDING_MAX && !self.asks_for_text()
-            }
+            Kind::Text => self.state.unaccepted == 0 && self.state.open.len() < OUTSTANDING_MAX,
         }
     }
 
@@ -306,14 +277,12 @@ impl Pump {
         match progress {
             Progress::Accepted { text, watch } => {
                 self.accepted_or_refused(&text);
-                self.answer_settled(&text, false);
                 if let Some(watch) = watch {
                     self.state.open.push(Box::pin(answered(watch, None, Arc::clone(&self.deliveries))));
                 }
             }
-            Progress::Settled { text, quit, resumes, refused } => {
+            Progress::Settled { text, quit, resumes } => {
                 self.accepted_or_refused(&text);
-                self.answer_settled(&text, refused);
                 resumes.into_iter().for_each(|run| self.state.paused.answered(run));
                 if quit {
                     // The lines after a /quit in a script are not for this daemon.
@@ -410,19 +379,18 @@ async fn acknowledged(text: String, answer: oneshot::Receiver<Ack>) -> Progress 
         Ok(Ack::Refused(Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. })) => {
             Progress::Busy { text, wait: retry_after.clamp(Duration::from_millis(10), BUSY_WAIT_MAX) }
         }
-        // The agent tells the person.
-        Ok(Ack::Refused(_)) => Progress::Settled { text, quit: false, resumes: None, refused: true },
+        Ok(Ack::Refused(_)) => Progress::Settled { text, quit: false, resumes: None }, // the agent tells the person
         Ok(ack) => {
             let quit = kind(&text) == Kind::Quit;
-            let (resumes, refused) = match ack {
-                Ack::Command(CommandReply { resumes, refused, .. }) => (resumes, refused),
-                _ => (None, false),
+            let resumes = match ack {
+                Ack::Command(CommandReply { resumes, .. }) => resumes,
+                _ => None,
             };
-            Progress::Settled { text, quit, resumes, refused }
+            Progress::Settled { text, quit, resumes }
         }
         Err(_) => {
             warn!("a line from standard input was dropped without an answer");
-            Progress::Settled { text, quit: false, resumes: None, refused: true }
+            Progress::Settled { text, quit: false, resumes: None }
         }
     }
 }

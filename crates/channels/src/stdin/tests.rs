@@ -486,51 +486,6 @@ async fn at_a_keyboard_a_hundred_lines_wait_or_are_refused_and_controls_and_answ
 }
 
 #[tokio::test]
-async fn at_a_keyboard_the_answer_to_a_form_passes_texts_that_were_typed_before_and_these_wait_until_it_is_taken() {
-    let printer = Printer::start(Plain(Paper::default())).unwrap();
-    let (lines, taken) = mpsc::channel(TYPED_LINES);
-    let (_interrupts, interrupted) = mpsc::channel(1);
-    let deliveries = Arc::new(Deliveries::new());
-    let mut pump = Pump::new(taken, interrupted, printer, deliveries.clone(), Ending::AtOnce, CancellationToken::new());
-    let type_line = |line: &str| lines.try_send(Line::Text(line.into())).unwrap();
-    ["one", "two", "three", "/status"].into_iter().for_each(type_line);
-    let one = pump.next().await.unwrap();
-    assert_eq!(text(&pump.next().await.unwrap()), "/status"); // "two" and "three" wait for the acceptance of "one"
-    let form = ApprovalId::new();
-    deliveries.wants_text(form);
-    deliveries.note((RunId::new(), Some(form)));
-    let _run = Run::accept(one.ack);
-    type_line("size: xl");
-    let wrong = pump.next().await.unwrap();
-    assert_eq!(text(&wrong), "size: xl", "the answer, and no text from before the form");
-    wrong.ack.send(Ack::Refused(Refusal::Invalid("it must be one of s, m".into())));
-    assert!(timeout(Duration::from_millis(50), pump.next()).await.is_err(), "the form is still open");
-    type_line("size: m");
-    let right = pump.next().await.unwrap();
-    assert_eq!(text(&right), "size: m");
-    command(right.ack, "/form");
-    assert_eq!(text(&pump.next().await.unwrap()), "two");
-}
-
-#[tokio::test]
-async fn a_text_that_was_no_answer_to_a_form_lets_the_others_go_on_in_order() {
-    let printer = Printer::start(Plain(Paper::default())).unwrap();
-    let (lines, taken) = mpsc::channel(TYPED_LINES);
-    let (_interrupts, interrupted) = mpsc::channel(1);
-    let deliveries = Arc::new(Deliveries::new());
-    let mut pump = Pump::new(taken, interrupted, printer, deliveries.clone(), Ending::AtOnce, CancellationToken::new());
-    let form = ApprovalId::new();
-    deliveries.wants_text(form); // its run has ended without a reply
-    deliveries.note((RunId::new(), Some(form)));
-    ["one", "two", "three"].into_iter().for_each(|line| lines.try_send(Line::Text(line.into())).unwrap());
-    for expected in ["one", "two", "three"] {
-        let envelope = pump.next().await.unwrap();
-        assert_eq!(text(&envelope), expected);
-        let _run = Run::accept(envelope.ack);
-    }
-}
-
-#[tokio::test]
 async fn typed_lines_that_a_quit_overtakes_are_not_dropped_without_a_word() {
     let paper = Paper::default();
     let printer = Printer::start(Plain(paper.clone())).unwrap();
