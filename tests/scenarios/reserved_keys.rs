@@ -64,7 +64,7 @@ async fn no_program_writes_into_a_session_of_people_by_any_way_in() -> Result<()
     let mut socket = Socket::open_with(&daemon, CLIENT).await?;
     // All channels but http are off.
     let of_people = ["telegram:9", "telegram:-100:7", "Telegram:9", "matrix:!a:s", "Matrix:!a", "mail:ann@x.example:0"];
-    let of_belay = ["slack:C1", "discord:1", "stdin", "cli", "heartbeat", "system", "job:x"];
+    let of_belay = ["stdin", "cli", "heartbeat", "system", "job:x"];
     for session in of_people.into_iter().chain(of_belay) {
         let message = |text: &str| json!({"session": session, "text": text});
         let rpc =

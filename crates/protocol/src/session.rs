@@ -26,23 +26,11 @@ impl SessionLifetime {
     }
 }
 
-/// The beginnings of session keys that no program may choose: the channels of people, also those that are off or not
-/// built yet, the parts of Belay, and the command line of the operator. The sessions of a channel must hold words of
+/// The beginnings of session keys that no program may choose: the channels of people, also those that are off or left
+/// out of the build, the parts of Belay, and the command line of the operator. The sessions of a channel must hold words of
 /// its people alone on the day on which it is turned on.
-pub const RESERVED_KEYS: [&str; 12] = [
-    "cli",
-    "discord",
-    "heartbeat",
-    "job",
-    "mail",
-    "matrix",
-    "routine",
-    "slack",
-    "stdin",
-    "system",
-    "telegram",
-    "watchdog",
-];
+pub const RESERVED_KEYS: [&str; 10] =
+    ["cli", "heartbeat", "job", "mail", "matrix", "routine", "stdin", "system", "telegram", "watchdog"];
 
 /// The beginning of a session key: the text before its first colon, or the whole key. It names the channel or the part
 /// of Belay to which the session belongs, or is free.

@@ -89,16 +89,17 @@ impl Secrets {
             embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
             otlp_headers: search.collector(&settings.telemetry),
         };
-        search.problems.extend(shared_by_two(&secrets));
+        search.problems.extend(shared_by_two(&secrets, &settings.channels.telegram));
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
     }
 }
 
 /// Secrets by which somebody comes in, and that are the same. Their holders have different rights, and each would have
 /// those of both. Secrets that Belay only shows to others, such as keys of providers, are not among them.
-fn shared_by_two(secrets: &Secrets) -> Vec<Problem> {
+fn shared_by_two(secrets: &Secrets, telegram: &TelegramConfig) -> Vec<Problem> {
     let GatewaySecrets { token, operator_token, webhook_secret } = &secrets.gateway;
-    let of_telegram = secrets.telegram.as_ref().and_then(|telegram| telegram.webhook_secret.as_ref());
+    let by_webhook = secrets.telegram.as_ref().filter(|_| telegram.mode == TelegramMode::Webhook);
+    let of_telegram = by_webhook.and_then(|telegram| telegram.webhook_secret.as_ref());
     let own = [
         ("gateway.operator_token", operator_token.as_ref()),
         ("gateway.token", token.as_ref()),

@@ -344,7 +344,10 @@ async fn the_platforms_words_about_a_failed_delivery_are_a_detail_that_collector
     let setup = Setup::new(ScriptedModel::new([Scripted::text("hi")]));
     let mut agent = setup.start().await;
     agent.one.probe.fail_next(vec![DeliverError::Retry { after: None, detail: WORDS.into(), pieces_sent: 0 }]);
-    agent.one.accepted("alice", "hello").await;
+    end_of(agent.one.accepted("alice", "hello").await).await;
+    // The clock of dates does not move by itself in a test: move it past the delay.
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    setup.clock.forward(Duration::from_secs(20));
     assert_eq!(agent.one.next().await, "hi");
     assert_eq!(lines.fields_with(WORDS), BTreeSet::from(["detail"]));
     agent.shut_down().await;

@@ -33,9 +33,10 @@ fn acting(line: &str, follows_word: bool) -> Option<usize> {
     acts.then_some(0)
 }
 
-/// The place of the mark behind the number of an item.
+/// The place of the mark behind the number of an item, which has one to nine digits (CommonMark, "List items").
 fn numbered(line: &str) -> Option<usize> {
     let behind = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    let after = behind.strip_prefix(['.', ')']).filter(|_| behind.len() < line.len())?;
-    (after.is_empty() || after.starts_with(char::is_whitespace)).then(|| line.len() - behind.len())
+    let digits = line.len() - behind.len();
+    let after = behind.strip_prefix(['.', ')']).filter(|_| (1..=9).contains(&digits))?;
+    (after.is_empty() || after.starts_with(char::is_whitespace)).then_some(digits)
 }

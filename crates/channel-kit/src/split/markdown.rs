@@ -1,6 +1,7 @@
 //! Pieces of Markdown: each is whole by itself. A code block that is cut is closed, and opened again with its language, and
-//! so is a code span of one line. Text that a cut puts at the start of a line acts no more than it did within its line.
-//! So a question whose values are such spans, blocks, or text that cannot act within a line, shows them so in each piece.
+//! so is a code span of one line. Text that a cut puts at the start of a line becomes no heading, list, quote or rule by
+//! that. So a question whose values are such spans, blocks, or text that cannot act within a line, shows them so in each
+//! piece. Other text can act: a cut before `~~~`, a link definition or HTML lets these begin a line.
 
 use std::ops::Range;
 
@@ -100,7 +101,7 @@ impl Source {
     fn piece(&self, range: Range<usize>) -> String {
         let text = self.layout.text();
         let (mut piece, mut at) = (String::with_capacity(range.len() + 16), range.start);
-        if let Some(escape) = self.layout.escape_at(range.start) {
+        if let Some(escape) = self.layout.escape_at(range.start).filter(|escape| *escape < range.end) {
             piece.push_str(&text[at..escape]);
             piece.push('\\');
             at = escape;

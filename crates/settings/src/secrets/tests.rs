@@ -422,6 +422,16 @@ fn no_two_holders_of_a_way_in_have_the_same_secret() {
         }
     }
     assert_eq!(problems(&ways.map(|(env, _)| env)).len(), 15, "each pair of the six");
+    // Nobody comes in by the secret of a webhook that is not served.
+    settings.channels.telegram.mode = TelegramMode::Polling;
+    let env = Environment::from([
+        ("BELAY_WEBHOOK_SECRET", SHARED),
+        ("TELEGRAM_WEBHOOK_SECRET", SHARED),
+        ("IRC", "one"),
+        ("ZULIP", "two"),
+        ("TELEGRAM_BOT_TOKEN", SHARED),
+    ]);
+    assert!(Secrets::find(&defaults(&settings), &env).is_ok());
 }
 
 #[test]

@@ -84,6 +84,8 @@ fn text_within_a_line_does_not_act_at_the_start_of_a_piece() {
         "-".repeat(3_000),
         "- ".repeat(3_000),
         "1. ".repeat(3_000),
+        format!("{}. y", "1".repeat(3_000)),
+        format!("{}123456789. y", "x ".repeat(3_000)),
         "a>".repeat(3_000),
         "a_b".repeat(3_000),
         "ab_".repeat(3_000),
