@@ -391,7 +391,11 @@ impl FakeAgent {
 
     /// Waits until somebody watches a run.
     pub(crate) async fn until_watched(&self, run: RunId) {
-        let is_watched = || self.lives.lock().unwrap().get(&run).is_some_and(|life| life.finished.receiver_count() > 0);
+        let is_watched = || {
+            let lives = self.lives.lock().unwrap();
+            // A stream keeps the deltas alone, and a wait keeps the end alone.
+            lives.get(&run).is_some_and(|life| life.finished.receiver_count() + life.deltas.receiver_count() > 0)
+        };
         let watched = async {
             while !is_watched() {
                 tokio::time::sleep(Duration::from_millis(5)).await; // requests come in real time
