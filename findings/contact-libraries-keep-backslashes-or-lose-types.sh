@@ -55,8 +55,8 @@ const contact = JSON.parse(readFileSync('contact.json'));
 function withIcal() {
   const card = new ICAL.Component(ICAL.parse(text));
   const [org, tel, adr, note] = ['org', 'tel', 'adr', 'note'].map((name) => card.getFirstProperty(name));
-  const label = adr.getParameter('label');
-  return { company: org.getFirstValue(), types: tel.getParameter('type'), group: tel.getParameter('group'), label, note: note.getFirstValue() };
+  const [types, group, label] = [tel.getParameter('type'), tel.getParameter('group'), adr.getParameter('label')];
+  return { company: org.getFirstValue(), types, group, label, note: note.getFirstValue() };
 }
 function withVcf() {
   const card = vCard.parse(text)[0];

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Guess: a PDF may have its text in several languages or a draft in layers (optional content), of which one is on. A library that leaves
 # hidden layers out of a picture of the page leaves them out of its text too, and a library that reads text gives what a person sees.
-# Seen with pypdf 7.1.1, pdfminer.six 20260107, pdfplumber 0.11.10, pypdfium2 5.15.2 and pymupdf 2.0 for Python, unpdf 1.7.0 for Node, which
-# has pdf.js: only pymupdf does. PDFium draws the page without the hidden layers and gives their text. All others give it too, without a
-# sign, so a model reads the fee of the draft beside the right one. pdfplumber puts the letters of both languages into one line, as they stand in
-# one place, and the words of neither can be read.
+# Seen with pypdf 7.1.1, pdfminer.six 20260107, pdfplumber 0.11.10, pypdfium2 5.15.2 and pymupdf 2.0 for Python, unpdf 1.7.0 for Node,
+# which has pdf.js: only pymupdf does. PDFium draws the page without the hidden layers and gives their text. All others give it too, without
+# a sign, so a model reads the fee of the draft beside the right one. pdfplumber puts the letters of both languages into one line, as they
+# stand in one place, and the words of neither can be read.
 # Output seen (Python 3.11, Node 20.20.2), for a page with the layers English (on), German (off) and Draft (off), a slash for an end of line:
 #   PDFium draws the line of the draft: False
 #   pymupdf: "The fee is 120 euros. / Page 1"
