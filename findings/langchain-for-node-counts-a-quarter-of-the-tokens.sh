@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: a streamed answer of Anthropic's Messages API has its usage in two events, and the numbers of the second one (`message_delta`) are
 # totals, as the API's documentation says. A client reports these: 10682 and 510 tokens for the answer with a web search below, whose
-# numbers are those of the documentation. What the client says for a streamed answer is what it says for a whole one.
+# numbers are those of the documentation. A client reports the same numbers for a streamed answer and for a whole one.
 # Seen with @langchain/anthropic 1.5.11, @ai-sdk/anthropic 4.0.105 and @anthropic-ai/sdk 1.15.0 for Node: LangChain takes the input tokens
 # of the first event, from before the search, and adds the output tokens of both. So it reports 2679 and 513 for a stream, and 10682 and
 # 510 for the same answer without one. Costs and limits that are computed from it are too low by the pages that the model has read. The
@@ -26,6 +26,7 @@ import { generateText, streamText } from 'ai';
 
 const cache = { cache_creation_input_tokens: 0, cache_read_input_tokens: 0 };
 const usage = { ...cache, input_tokens: 10682, output_tokens: 510, server_tool_use: { web_search_requests: 1 } };
+const early = { ...cache, input_tokens: 2679, output_tokens: 3 };
 const page = { type: 'web_search_result', title: 'Weather', url: 'https://example.org/', encrypted_content: 'x', page_age: null };
 const search = { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: { query: 'weather' } };
 const found = { type: 'web_search_tool_result', tool_use_id: 'srvtoolu_1', content: [page] };
@@ -34,9 +35,10 @@ const about = { id: 'msg_1', type: 'message', role: 'assistant', model: 'claude-
 const whole = { ...about, content: [search, found, text], stop_reason: 'end_turn', usage };
 
 const begins = [{ ...search, input: {} }, found, { ...text, text: '' }];
-const deltas = [{ type: 'input_json_delta', partial_json: JSON.stringify(search.input) }, undefined, { type: 'text_delta', text: text.text }];
+const query = { type: 'input_json_delta', partial_json: JSON.stringify(search.input) };
+const deltas = [query, undefined, { type: 'text_delta', text: text.text }];
 const stream = [
-  { type: 'message_start', message: { ...about, content: [], stop_reason: null, usage: { ...cache, input_tokens: 2679, output_tokens: 3 } } },
+  { type: 'message_start', message: { ...about, content: [], stop_reason: null, usage: early } },
   ...begins.flatMap((block, index) => [
     { type: 'content_block_start', index, content_block: block },
     ...(deltas[index] ? [{ type: 'content_block_delta', index, delta: deltas[index] }] : []),

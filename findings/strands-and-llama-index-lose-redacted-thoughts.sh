@@ -42,7 +42,8 @@ def pieces(block):
     """A block as it begins in a stream, and its deltas."""
     match block["type"]:
         case "thinking":
-            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}, {"type": "signature_delta", "signature": block["signature"]}]
+            signature = {"type": "signature_delta", "signature": block["signature"]}
+            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}, signature]
             return {"type": "thinking", "thinking": "", "signature": ""}, deltas
         case "text":
             return {"type": "text", "text": ""}, [{"type": "text_delta", "text": block["text"]}]
@@ -72,8 +73,9 @@ class Model(BaseHTTPRequestHandler):
         back = [message["content"] for message in asked["messages"] if message["role"] == "assistant"]
         if back:
             pathlib.Path("back").write_text("all" if self.names(back[0]) == self.names(CALL) else ", ".join(self.names(back[0])))
-        answer = {"id": "msg_1", "type": "message", "role": "assistant", "model": asked["model"], "content": END if back else CALL,
-                  "stop_reason": "end_turn" if back else "tool_use", "stop_sequence": None, "usage": {"input_tokens": 10, "output_tokens": 5}}
+        content, reason = (END, "end_turn") if back else (CALL, "tool_use")
+        answer = {"id": "msg_1", "type": "message", "role": "assistant", "model": asked["model"], "content": content,
+                  "stop_reason": reason, "stop_sequence": None, "usage": {"input_tokens": 10, "output_tokens": 5}}
         self.send_response(200)
         self.send_header("content-type", "text/event-stream" if asked.get("stream") else "application/json")
         self.end_headers()
