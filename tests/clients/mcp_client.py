@@ -84,7 +84,8 @@ async def a_run_goes_on_without_its_caller_until_it_is_stopped(client, session):
     again = await call(client, "send_message", session=session, text="rehearse stall 600", idempotency_key="one")
     equal((again["run_id"], again["duplicate"]), (sent["run_id"], True))
     stopped = await call(client, "stop_run", run_id=sent["run_id"])
-    equal(stopped["stopped"], [sent["run_id"]])
+    # On a busy machine its end is not stored when the stop is answered.
+    equal({*stopped["stopped"], *(one["run_id"] for one in stopped["still_running"])}, {sent["run_id"]})
     equal((await call(client, "run_status", run_id=sent["run_id"], wait_ms=30_000))["status"], "stopped")
 
 
