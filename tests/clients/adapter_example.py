@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import traceback
+import urllib.request
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -202,7 +203,9 @@ class Person:
         self.socket.sendall("".join(f"{line}\r\n" for line in lines).encode())
 
     def until(self, fits):
+        end = time.monotonic() + LIMIT_S
         for line in self.lines:
+            assert time.monotonic() < end, "the line has not come"
             if line.startswith("PING"):
                 self.say(line.strip().replace("PING", "PONG", 1))
             if fits(line):
@@ -211,6 +214,11 @@ class Person:
 
     def hears(self, words):
         return self.until(lambda line: " PRIVMSG " in line and words in line)
+
+
+def runs_of_ann(belay):
+    with urllib.request.urlopen(f"{belay.url}/api/v1/runs", timeout=LIMIT_S) as answer:
+        return [run for run in json.load(answer)["runs"] if run["session"] == "irc:ann"]
 
 
 @contextlib.contextmanager
@@ -297,10 +305,19 @@ def people_on_irc_are_answered(belay):
             assert " PRIVMSG #ops :" in ann.hears("17*23 = 391")
             ann.say("PRIVMSG belay :calculate 6*7")
             assert " PRIVMSG ann :" in ann.hears("6*7 = 42")
-            ann.say("PRIVMSG belay :rehearse stall 3", "PRIVMSG belay :/status")
-            ann.hears("active conversations")  # the run before it may be queued or running
+            ann.say("PRIVMSG belay :/status")
+            ann.hears("active conversations")
+        # The answer must come while no adapter is there. On a slow machine it may come before: then it takes longer.
+        for seconds in (3, 30, 300):
+            with irc_adapter(address, port):
+                ann.until(lambda line: line.startswith(":belay!") and " JOIN " in line)
+                known = [run["run_id"] for run in runs_of_ann(belay)]
+                ann.say(f"PRIVMSG belay :rehearse stall {seconds}")
+                run = until("the run", lambda known=known: [run["run_id"] for run in runs_of_ann(belay) if run["run_id"] not in known], LIMIT_S)[0]
+            if any(one["run_id"] == run and one["ended_at"] is None for one in runs_of_ann(belay)):
+                break
         with irc_adapter(address, port):
-            ann.hears("stall")
+            ann.hears(f"for {seconds} s")
         eve.say("PRIVMSG eve :the end of my lines")
         line = eve.until(lambda line: " PRIVMSG eve :" in line)
         assert "the end of my lines" in line, f"eve heard {line}"
