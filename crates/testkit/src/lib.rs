@@ -1,5 +1,5 @@
-//! Shared parts of tests: a scripted model, golden transcripts, a faulty store, a manual clock, a PostgreSQL server, a proxy,
-//! and suites for ports that two crates implement.
+//! Shared parts of tests: a scripted model, golden transcripts, log lines, a faulty store, a manual clock, a PostgreSQL server,
+//! a proxy, and suites for ports that two crates implement.
 //!
 //! **Does not know** any crate but `protocol`.
 
@@ -7,6 +7,7 @@ pub mod channel_suite;
 pub mod clock;
 pub mod faulty;
 pub mod golden;
+pub mod log_lines;
 pub mod output_suite;
 pub mod pin_suite;
 pub mod postgres;

@@ -181,44 +181,14 @@ fn provider_line(authority: Authority, outcome: &Result<LoopOutcome, LoopError>)
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
-    use std::sync::{Arc, Mutex};
+    use std::collections::BTreeSet;
 
     use belay_protocol::{ChannelId, ModelError, ModelErrorKind, ProviderFault, ProviderRefusal, Work};
     use belay_run::live::RunOrigin;
+    use belay_testkit::log_lines::LogLines;
     use serde_json::{Value, json};
-    use tracing::field::{Field, Visit};
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
-
-    /// The names of the fields of all lines that contain these words.
-    struct Repeating(&'static str, Arc<Mutex<Vec<&'static str>>>);
-
-    impl Visit for &Repeating {
-        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            if format!("{value:?}").contains(self.0) {
-                self.1.lock().expect("not poisoned").push(field.name());
-            }
-        }
-    }
-
-    impl Subscriber for Repeating {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            true
-        }
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn event(&self, event: &Event<'_>) {
-            event.record(&mut &*self);
-        }
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
-    }
 
     #[test]
     fn the_providers_words_about_a_failed_run_are_a_detail_that_collectors_do_not_get() {
@@ -226,11 +196,9 @@ mod tests {
         let origin =
             RunOrigin { work: Work::Chat, source: None, channel: ChannelId::new("stdin"), principal: "me".into() };
         let run = LiveRun::new(RunId::new(), "cli".into(), origin, false);
-        let found = Arc::<Mutex<Vec<_>>>::default();
-        tracing::subscriber::with_default(Repeating(WORDS, found.clone()), || {
-            log_failure(&run, &LoopError::Model(ModelError::new(ModelErrorKind::BadRequest, WORDS)));
-        });
-        assert_eq!(*found.lock().expect("not poisoned"), ["detail"]);
+        let (lines, _guard) = LogLines::collect();
+        log_failure(&run, &LoopError::Model(ModelError::new(ModelErrorKind::BadRequest, WORDS)));
+        assert_eq!(lines.fields_with(WORDS), BTreeSet::from(["detail"]));
     }
 
     #[test]

@@ -7,12 +7,13 @@ use belay_protocol::{
     Ack, ApprovalState, BootId, Control, LaneClaim, RunStatus, SessionLifetime, StopTarget, UnixMillis,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
+use belay_testkit::log_lines::LogLines;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Value, json};
 use tracing::Level;
 
 use crate::in_place::{pass, requests, states};
-use crate::support::{LogLines, Setup, TestTool, end_of, faulty, saw};
+use crate::support::{Setup, TestTool, end_of, faulty, saw};
 
 fn setup() -> Setup {
     let script = [Scripted::call("form", json!({})), Scripted::text("done")];

@@ -10,10 +10,11 @@ use belay_protocol::{
 };
 use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
+use belay_testkit::log_lines::LogLines;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
-use crate::support::{LogLines, Setup, TestTool, end_of, faulty, rest_of, saw};
+use crate::support::{Setup, TestTool, end_of, faulty, rest_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_cannot_be_stored_is_refused_and_the_next_one_works() {

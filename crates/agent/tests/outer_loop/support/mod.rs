@@ -1,7 +1,6 @@
 //! An agent in a test: who talks to it, what it talks to.
 
 mod channel;
-mod log_lines;
 mod setup;
 mod talker;
 mod tool;
@@ -16,7 +15,6 @@ use belay_protocol::{Clock, UnixMillis};
 use belay_testkit::scripted_model::ScriptedModel;
 
 pub(crate) use self::channel::{ProbeChannel, Shows, Trouble};
-pub(crate) use self::log_lines::LogLines;
 pub(crate) use self::setup::{Running, Setup, faulty, ports};
 pub(crate) use self::talker::{Talker, end_of, rest_of};
 pub(crate) use self::tool::TestTool;

@@ -1,4 +1,4 @@
-//! What is read of mails.
+//! Tests of the reading of mails.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Collects the log lines of a test.
+//! The log lines of a test.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -11,7 +11,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The lines of a test, oldest first. Those of other threads are not among them.
 #[derive(Clone, Default)]
-pub(crate) struct LogLines(Arc<Mutex<Vec<Line>>>);
+pub struct LogLines(Arc<Mutex<Vec<Line>>>);
 
 struct Line {
     level: Level,
@@ -27,31 +27,31 @@ impl Line {
 
 impl LogLines {
     /// Collects the lines of this thread until the guard is dropped.
-    pub(crate) fn collect() -> (Self, DefaultGuard) {
+    pub fn collect() -> (Self, DefaultGuard) {
         let lines = Self::default();
         let guard = tracing::subscriber::set_default(lines.clone());
         (lines, guard)
     }
 
     /// The messages of the lines whose level is as high as this one.
-    pub(crate) fn at_least(&self, level: Level) -> Vec<String> {
+    pub fn at_least(&self, level: Level) -> Vec<String> {
         self.lines().iter().filter(|line| line.level <= level).map(|line| line.message().to_owned()).collect()
     }
 
-    /// The level of the line with this message, if there is one.
-    pub(crate) fn level_of(&self, message: &str) -> Option<Level> {
+    /// The level of the first line with this message; `None`: there is none.
+    pub fn level_of(&self, message: &str) -> Option<Level> {
         self.lines().iter().find(|line| line.message() == message).map(|line| line.level)
     }
 
     /// The names of the fields that contain these words.
-    pub(crate) fn fields_with(&self, words: &str) -> BTreeSet<&'static str> {
+    pub fn fields_with(&self, words: &str) -> BTreeSet<&'static str> {
         let lines = self.lines();
         let fields = lines.iter().flat_map(|line| &line.fields);
         fields.filter(|(_, text)| text.contains(words)).map(|(name, _)| *name).collect()
     }
 
     fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
-        self.0.lock().expect("not poisoned")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
