@@ -50,7 +50,6 @@ pub(crate) fn read(mail: &[u8], files_max: usize) -> Result<Content, &'static st
     let mut unnamed = 0_usize;
     let mut files: Vec<u32> = others.into_iter().chain(message.attachments.iter().copied()).collect();
     files.sort_unstable();
-    files.dedup(); // the library lists some parts as text and as a file
     for part in files.into_iter().filter_map(|id| message.part(id)) {
         let unnamed_file = match part.body {
             PartType::Message(_) => "mail.eml",

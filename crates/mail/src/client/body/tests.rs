@@ -77,15 +77,3 @@ fn a_mail_of_parts_alone_is_refused_and_a_long_text_is_cut() {
     let nested = format!("From: ann@example.org\n{nested}");
     assert!(read(nested.as_bytes(), 5).is_ok());
 }
-
-#[test]
-fn a_text_that_the_library_lists_twice_is_one_file() {
-    let related = "--r\nContent-Type: text/html\n\n<p>see</p>\n--r\nContent-Type: text/plain\n\
-                   Content-Disposition: inline\n\nnotes\n--r--\n";
-    let body = format!(
-        "--a\nContent-Type: text/plain\n\nsee\n--a\nContent-Type: multipart/related; boundary=r\n\n{related}--a--\n"
-    );
-    let found = read(&mail("Content-Type: multipart/alternative; boundary=a", &body), 5).expect("read");
-    assert_eq!(found.text, "see");
-    assert!(found.files.iter().filter(|file| file.bytes.starts_with(b"notes")).count() <= 1, "{:?}", found.files);
-}
